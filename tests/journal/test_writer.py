@@ -3,8 +3,6 @@
 import errno
 import os
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from time import monotonic
 from typing import Any
@@ -13,93 +11,19 @@ import pytest
 
 from mew.journal import wal
 from mew.journal import writer as writing_it
-from mew.journal.block_format import Entry, FrameBatch
+from mew.journal.block_format import Entry
 from mew.journal.layout import HOUR, JournalFolder, first_position
 from mew.journal.recovery import synced_bytes
 from mew.journal.settings import JournalSettings
 from mew.journal.wal import LogWriter, read_blocks
 from mew.journal.writer import BLOCK_BYTES, PIECE, JournalWriter, ReplayBudget, blocks_of
-from mew.protocol.records import Record
+from tests.journal.writer_harness import NOON, FailingCall, WriterHarness, control, frames, writing
 from tests.support.polling import PATIENCE, until
 
-NOON = 1_763_208_000_000_000
 LONG = JournalSettings(interval_ms=60_000, segment_seconds=3600)
 """Nothing happens by itself for as long as a test lasts."""
 ALWAYS = JournalSettings(sync="always", segment_seconds=3600)
 QUICK = JournalSettings(interval_ms=1, segment_seconds=3600)
-
-
-def control(position: int, time: int = NOON, payload: bytes = b"{}", event: str = "envelope") -> Record:
-    return Record(position, time, event, "alice", "chat", f"a-{position}", size=len(payload), payload=payload)
-
-
-def frames(position: int, count: int = 1, time: int = NOON, size: int = 10) -> FrameBatch:
-    return FrameBatch(position, time, "bob", "moves", position + 1, 7, [b"#moves#" + b"x" * size] * count)
-
-
-class Kept:
-    """A writer, and everything it says."""
-
-    def __init__(self, path: Path, settings: JournalSettings) -> None:
-        self.folder = JournalFolder(path / "journal", "lab")
-        self.folder.log.mkdir(parents=True, exist_ok=True)
-        self.closed: list[Path] = []
-        self.told: list[str | None] = []
-        self.writer = JournalWriter(self.folder, settings, on_closed=self.closed.append, on_problem=self.told.append)
-
-    def turn(self, *entries: Entry) -> bool:
-        """What a turn of the loop does: add, then commit."""
-        for entry in entries:
-            if isinstance(entry, FrameBatch):
-                self.writer.add_frames(entry)
-            else:
-                self.writer.add(entry)
-        return self.writer.commit()
-
-    def records(self) -> list[Record]:
-        """What the kernel has, in the order of the files."""
-        blocks = (block for path in self.folder.logs() for block in read_blocks(path))
-        return [record for block in blocks for record in block.records()]
-
-    def problem(self) -> str | None:
-        return self.writer.problem
-
-    def wants_checkpoint(self) -> bool:
-        return self.writer.wants_checkpoint
-
-    def until_written(self, last: int) -> None:
-        until(lambda: self.writer.written == last, f"position {last}")
-
-    def until_closed(self, count: int) -> None:
-        until(lambda: len(self.closed) == count, f"the end of {count} files")
-
-    def positions(self) -> list[int]:
-        return [record.position for record in self.records()]
-
-
-@contextmanager
-def writing(path: Path, settings: JournalSettings) -> Iterator[Kept]:
-    kept = Kept(path, settings)
-    try:
-        yield kept
-    finally:
-        kept.writer.close()
-
-
-class Disk:
-    """The system's calls, which fail as long as they are told to."""
-
-    def __init__(self, patch: pytest.MonkeyPatch, call: str, number: int) -> None:
-        self.number: int | None = number
-        self.calls = 0
-        self._call: Callable[..., Any] = getattr(os, call)
-        patch.setattr(os, call, self)
-
-    def __call__(self, *arguments: Any, **named: Any) -> Any:
-        if self.number is not None:
-            self.calls += 1
-            raise OSError(self.number, os.strerror(self.number))
-        return self._call(*arguments, **named)
 
 
 # ------------------------------------------------------------------------------------- when the kernel has what
@@ -107,65 +31,65 @@ class Disk:
 
 @pytest.mark.parametrize("sync", ["interval", "os"])
 def test_a_control_record_and_all_before_it_is_with_the_kernel_when_commit_returns(tmp_path: Path, sync: Any) -> None:
-    with writing(tmp_path, JournalSettings(sync=sync, interval_ms=60_000, segment_seconds=3600)) as kept:
-        assert kept.turn(frames(0, 3))
-        assert kept.positions() == []
-        assert kept.turn(frames(3, 2), control(5), frames(6))
-        assert kept.positions() == list(range(7))
+    with writing(tmp_path, JournalSettings(sync=sync, interval_ms=60_000, segment_seconds=3600)) as harness:
+        assert harness.turn(frames(0, 3))
+        assert harness.positions() == []
+        assert harness.turn(frames(3, 2), control(5), frames(6))
+        assert harness.positions() == list(range(7))
 
 
 def test_frames_alone_are_written_within_the_interval(tmp_path: Path) -> None:
-    """At best of ten: a thread that is kept from working is not the writer's fault."""
+    """At best of ten: a thread that is harness from working is not the writer's fault."""
     waited = []
-    with writing(tmp_path, QUICK) as kept:
+    with writing(tmp_path, QUICK) as harness:
         for first in range(0, 50, 5):
             since = monotonic()
-            kept.turn(frames(first, 5))
-            kept.until_written(first + 4)
+            harness.turn(frames(first, 5))
+            harness.until_written(first + 4)
             waited.append(monotonic() - since)
-        assert kept.positions() == list(range(50))
+        assert harness.positions() == list(range(50))
     assert min(waited) < QUICK.interval_ms / 1000 + 0.1
 
 
 def test_many_frames_do_not_pile_up_for_the_thread(tmp_path: Path) -> None:
-    with writing(tmp_path, LONG) as kept:
+    with writing(tmp_path, LONG) as harness:
         for position in range(PIECE - 1):
-            kept.turn(frames(position))
-        assert kept.positions() == []
-        kept.turn(frames(PIECE - 1))
-        assert kept.positions() == list(range(PIECE))
+            harness.turn(frames(position))
+        assert harness.positions() == []
+        harness.turn(frames(PIECE - 1))
+        assert harness.positions() == list(range(PIECE))
 
 
 def test_with_always_everything_is_on_the_disk_when_commit_returns(tmp_path: Path) -> None:
-    with writing(tmp_path, ALWAYS) as kept:
+    with writing(tmp_path, ALWAYS) as harness:
         for position in range(0, 40, 4):
-            assert kept.turn(frames(position, 3), control(position + 3))
-            (log,) = kept.folder.logs()
-            assert kept.writer.synced == kept.writer.written == position + 3
-            assert synced_bytes(kept.folder, log) == log.stat().st_size
-        assert kept.turn(frames(40, 2))
-        assert kept.writer.synced == 41
-        assert kept.writer.figures.syncs == 11
+            assert harness.turn(frames(position, 3), control(position + 3))
+            (log,) = harness.folder.logs()
+            assert harness.writer.synced == harness.writer.written == position + 3
+            assert synced_bytes(harness.folder, log) == log.stat().st_size
+        assert harness.turn(frames(40, 2))
+        assert harness.writer.synced == 41
+        assert harness.writer.figures.syncs == 11
 
 
 def test_with_an_interval_everything_is_on_the_disk_soon(tmp_path: Path) -> None:
-    with writing(tmp_path, QUICK) as kept:
-        kept.turn(frames(0, 3), control(3))
-        (log,) = kept.folder.logs()
-        until(lambda: kept.writer.synced == 3 and synced_bytes(kept.folder, log) == log.stat().st_size)
+    with writing(tmp_path, QUICK) as harness:
+        harness.turn(frames(0, 3), control(3))
+        (log,) = harness.folder.logs()
+        until(lambda: harness.writer.synced == 3 and synced_bytes(harness.folder, log) == log.stat().st_size)
 
 
 def test_where_it_is_left_to_the_system_nothing_is_synced_until_a_file_ends(tmp_path: Path) -> None:
-    with writing(tmp_path, JournalSettings(sync="os", interval_ms=1, segment_seconds=3600)) as kept:
-        kept.turn(control(0))
-        kept.turn(frames(1, 3))
-        until(lambda: kept.writer.written == 3)
-        (log,) = kept.folder.logs()
-        assert (kept.writer.synced, kept.writer.figures.syncs, synced_bytes(kept.folder, log)) == (-1, 0, 0)
-        kept.writer.close()
-        assert (kept.writer.synced, kept.writer.figures.syncs) == (3, 1)
-        assert synced_bytes(kept.folder, log) == log.stat().st_size
-        kept.writer = Kept(tmp_path / "other", LONG).writer
+    with writing(tmp_path, JournalSettings(sync="os", interval_ms=1, segment_seconds=3600)) as harness:
+        harness.turn(control(0))
+        harness.turn(frames(1, 3))
+        until(lambda: harness.writer.written == 3)
+        (log,) = harness.folder.logs()
+        assert (harness.writer.synced, harness.writer.figures.syncs, synced_bytes(harness.folder, log)) == (-1, 0, 0)
+        harness.writer.close()
+        assert (harness.writer.synced, harness.writer.figures.syncs) == (3, 1)
+        assert synced_bytes(harness.folder, log) == log.stat().st_size
+        harness.writer = WriterHarness(tmp_path / "other", LONG).writer
 
 
 def test_frames_do_not_wait_for_a_disk_that_is_slow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -176,13 +100,13 @@ def test_frames_do_not_wait_for_a_disk_that_is_slow(tmp_path: Path, monkeypatch:
         syncing.set()
         assert disk.wait(PATIENCE)
 
-    with writing(tmp_path, QUICK) as kept:
+    with writing(tmp_path, QUICK) as harness:
         monkeypatch.setattr(os, "fdatasync", slow)
-        kept.turn(control(0))
+        harness.turn(control(0))
         assert syncing.wait(PATIENCE)
         position = iter(range(1, 100_000))
-        until(lambda: kept.turn(frames(next(position))) and len(kept.positions()) > 10)
-        assert kept.writer.synced == -1
+        until(lambda: harness.turn(frames(next(position))) and len(harness.positions()) > 10)
+        assert harness.writer.synced == -1
         disk.set()
 
 
@@ -194,14 +118,14 @@ def test_whatever_the_thread_does_meanwhile_the_order_is_that_of_adding(
     tmp_path: Path, settings: JournalSettings
 ) -> None:
     turns = 60 if settings is ALWAYS else 1500
-    with writing(tmp_path, settings) as kept:
+    with writing(tmp_path, settings) as harness:
         position = 0
         for turn in range(turns):
             position += 3
             # Now control, which the loop writes, now frames, which the thread writes.
-            kept.turn(frames(position - 3, 3) if turn % 7 else control(position - 3), *_two_more(turn, position))
-    assert kept.positions() == list(range(position))
-    assert kept.writer.figures.records == position
+            harness.turn(frames(position - 3, 3) if turn % 7 else control(position - 3), *_two_more(turn, position))
+    assert harness.positions() == list(range(position))
+    assert harness.writer.figures.records == position
 
 
 def _two_more(turn: int, position: int) -> list[Entry]:
@@ -209,11 +133,11 @@ def _two_more(turn: int, position: int) -> list[Entry]:
 
 
 def test_the_writer_counts_what_it_does(tmp_path: Path) -> None:
-    with writing(tmp_path, LONG) as kept:
-        kept.turn(control(0), frames(1, 9))
-        kept.turn(control(10))
-    figures = kept.writer.figures
-    assert (figures.records, figures.blocks, figures.bytes) == (11, 2, kept.folder.logs()[0].stat().st_size)
+    with writing(tmp_path, LONG) as harness:
+        harness.turn(control(0), frames(1, 9))
+        harness.turn(control(10))
+    figures = harness.writer.figures
+    assert (figures.records, figures.blocks, figures.bytes) == (11, 2, harness.folder.logs()[0].stat().st_size)
     assert (figures.failures, figures.unrecorded) == (0, 0)
 
 
@@ -223,62 +147,64 @@ def test_the_writer_counts_what_it_does(tmp_path: Path) -> None:
 @pytest.mark.parametrize("settings", [ALWAYS, QUICK], ids=["always", "interval"])
 def test_a_file_that_is_old_enough_ends_and_so_does_the_next(tmp_path: Path, settings: JournalSettings) -> None:
     timed = JournalSettings(sync=settings.sync, interval_ms=1, segment_seconds=0.05)
-    with writing(tmp_path, timed) as kept:
+    with writing(tmp_path, timed) as harness:
         for number in range(4):
-            kept.turn(control(number))
-            kept.until_closed(number + 1)
-    assert [first_position(path) for path in kept.closed] == [0, 1, 2, 3]
+            harness.turn(control(number))
+            harness.until_closed(number + 1)
+    assert [first_position(path) for path in harness.closed] == [0, 1, 2, 3]
 
 
 @pytest.mark.parametrize("settings", [ALWAYS, QUICK], ids=["always", "interval"])
 def test_a_file_that_is_full_ends_and_so_does_the_next(tmp_path: Path, settings: JournalSettings) -> None:
     small = JournalSettings(sync=settings.sync, interval_ms=1, segment_seconds=3600, segment_bytes=1000)
-    with writing(tmp_path, small) as kept:
+    with writing(tmp_path, small) as harness:
         for number in range(3):
-            kept.turn(frames(number * 2, size=1200), control(number * 2 + 1))
-            kept.until_closed(number + 1)
-        kept.turn(control(6))
-        assert len(kept.folder.logs()) == 4
-    assert [first_position(path) for path in kept.closed] == [0, 2, 4, 6]
+            harness.turn(frames(number * 2, size=1200), control(number * 2 + 1))
+            harness.until_closed(number + 1)
+        harness.turn(control(6))
+        assert len(harness.folder.logs()) == 4
+    assert [first_position(path) for path in harness.closed] == [0, 2, 4, 6]
 
 
 def test_while_nothing_comes_no_file_is_made(tmp_path: Path) -> None:
-    with writing(tmp_path, JournalSettings(interval_ms=1, segment_seconds=0.01)) as kept:
-        kept.turn(control(0))
-        until(lambda: kept.closed)
-        assert kept.turn()
-    assert kept.folder.logs() == kept.closed
+    with writing(tmp_path, JournalSettings(interval_ms=1, segment_seconds=0.01)) as harness:
+        harness.turn(control(0))
+        until(lambda: harness.closed)
+        assert harness.turn()
+    assert harness.folder.logs() == harness.closed
 
 
 def test_an_hour_ends_its_file_and_no_block_has_two_hours(tmp_path: Path) -> None:
     last = NOON // HOUR * HOUR + HOUR - 1
-    with writing(tmp_path, LONG) as kept:
-        kept.turn(control(0, last), frames(1, 2, last))
-        kept.turn(frames(3, 2, last), frames(5, 1, last + 1), control(6, last + 1))
-        kept.turn(control(7, last + 1), control(8, last + 1 + HOUR))
-    assert [first_position(path) for path in kept.closed] == [0, 5, 8]
-    hours = [{record.time // HOUR for block in read_blocks(path) for record in block.records()} for path in kept.closed]
+    with writing(tmp_path, LONG) as harness:
+        harness.turn(control(0, last), frames(1, 2, last))
+        harness.turn(frames(3, 2, last), frames(5, 1, last + 1), control(6, last + 1))
+        harness.turn(control(7, last + 1), control(8, last + 1 + HOUR))
+    assert [first_position(path) for path in harness.closed] == [0, 5, 8]
+    hours = [
+        {record.time // HOUR for block in read_blocks(path) for record in block.records()} for path in harness.closed
+    ]
     assert [len(each) for each in hours] == [1, 1, 1]
-    assert kept.positions() == list(range(9))
+    assert harness.positions() == list(range(9))
 
 
 def test_a_file_is_on_the_disk_before_anybody_is_told_that_it_is_complete(tmp_path: Path) -> None:
-    kept = Kept(tmp_path, JournalSettings(sync="os", interval_ms=60_000, segment_seconds=3600))
+    harness = WriterHarness(tmp_path, JournalSettings(sync="os", interval_ms=60_000, segment_seconds=3600))
     seen: list[tuple[int, int]] = []
-    kept.writer._on_closed = lambda _: seen.append((kept.writer.synced, kept.writer.figures.syncs))
-    kept.turn(control(0), frames(1, 4))
-    kept.writer.close()
+    harness.writer._on_closed = lambda _: seen.append((harness.writer.synced, harness.writer.figures.syncs))
+    harness.turn(control(0), frames(1, 4))
+    harness.writer.close()
     assert seen == [(4, 1)]
 
 
 def test_closing_writes_and_syncs_all_that_was_added(tmp_path: Path) -> None:
-    kept = Kept(tmp_path, LONG)
-    kept.turn(frames(0, 3))
-    kept.writer.add_frames(frames(3, 2))
-    kept.writer.close()
-    assert kept.positions() == list(range(5))
-    assert kept.writer.synced == 4
-    assert kept.closed == kept.folder.logs()
+    harness = WriterHarness(tmp_path, LONG)
+    harness.turn(frames(0, 3))
+    harness.writer.add_frames(frames(3, 2))
+    harness.writer.close()
+    assert harness.positions() == list(range(5))
+    assert harness.writer.synced == 4
+    assert harness.closed == harness.folder.logs()
 
 
 def test_a_block_has_no_more_bytes_than_it_should(tmp_path: Path) -> None:
@@ -287,9 +213,9 @@ def test_a_block_has_no_more_bytes_than_it_should(tmp_path: Path) -> None:
     assert [[entry.position for entry in block] for block in blocks_of(entries)] == [[0, 1, 2], [3, 4, 5], [6]]
     huge: list[Entry] = [frames(0, 2, size=BLOCK_BYTES), frames(2), control(3)]
     assert [[entry.position for entry in block] for block in blocks_of(huge)] == [[0], [2, 3]]
-    with writing(tmp_path, LONG) as kept:
-        kept.turn(*entries)
-        (log,) = kept.folder.logs()
+    with writing(tmp_path, LONG) as harness:
+        harness.turn(*entries)
+        (log,) = harness.folder.logs()
         assert [block.head.records for block in read_blocks(log)] == [3, 3, 1]
 
 
@@ -297,27 +223,27 @@ def test_a_block_has_no_more_bytes_than_it_should(tmp_path: Path) -> None:
 
 
 def test_a_checkpoint_is_kept_beside_the_log_once_the_log_is_on_the_disk(tmp_path: Path) -> None:
-    with writing(tmp_path, JournalSettings(sync="os", interval_ms=1, segment_seconds=3600)) as kept:
+    with writing(tmp_path, JournalSettings(sync="os", interval_ms=1, segment_seconds=3600)) as harness:
         record = control(1, event="checkpoint", payload=b'{"state": 1}')
-        kept.turn(control(0), record)
-        assert until(lambda: wal.load(kept.folder)) == record
-        assert kept.writer.figures.syncs == 1
+        harness.turn(control(0), record)
+        assert until(lambda: wal.load(harness.folder)) == record
+        assert harness.writer.figures.syncs == 1
 
 
 def test_there_is_no_room_for_the_copy_of_a_checkpoint_and_nobody_minds(tmp_path: Path) -> None:
-    with writing(tmp_path, QUICK) as kept:
-        kept.folder.checkpoint.with_suffix(".tmp").mkdir()
-        kept.turn(control(0, event="checkpoint"))
-        until(lambda: kept.writer.synced == 0)
-        assert kept.turn(control(1))
-    assert kept.told == []
-    assert wal.load(kept.folder) is None
-    assert kept.positions() == [0, 1]
+    with writing(tmp_path, QUICK) as harness:
+        harness.folder.checkpoint.with_suffix(".tmp").mkdir()
+        harness.turn(control(0, event="checkpoint"))
+        until(lambda: harness.writer.synced == 0)
+        assert harness.turn(control(1))
+    assert harness.errors == []
+    assert wal.load(harness.folder) is None
+    assert harness.positions() == [0, 1]
 
 
 def test_a_checkpoint_is_wanted_after_many_entries_many_bytes_or_many_files(tmp_path: Path) -> None:
-    with writing(tmp_path, LONG) as kept:
-        assert not kept.wants_checkpoint()
+    with writing(tmp_path, LONG) as harness:
+        assert not harness.wants_checkpoint()
     few, many, large = ReplayBudget(ReplayBudget.ENTRIES - 1), ReplayBudget(ReplayBudget.ENTRIES), ReplayBudget()
     assert (few.is_much(), many.is_much()) == (False, True)
     large.bytes = ReplayBudget.BYTES
@@ -356,20 +282,20 @@ def test_behind_a_checkpoint_the_counting_begins_anew(tmp_path: Path) -> None:
 def test_what_cannot_be_written_is_kept_and_written_when_there_is_room(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, settings: JournalSettings
 ) -> None:
-    with writing(tmp_path, settings) as kept:
-        assert kept.turn(control(0))
-        disk = Disk(monkeypatch, "write", errno.ENOSPC)
-        assert not kept.turn(control(1), frames(2, 3))
-        assert kept.problem() == "No space left on device"
-        assert kept.told == [f"{kept.folder.log}: No space left on device"]
-        assert not kept.turn(frames(5, 2))
-        assert not kept.turn()
-        assert kept.positions() == [0]
+    with writing(tmp_path, settings) as harness:
+        assert harness.turn(control(0))
+        disk = FailingCall(monkeypatch, "write", errno.ENOSPC)
+        assert not harness.turn(control(1), frames(2, 3))
+        assert harness.problem() == "No space left on device"
+        assert harness.errors == [f"{harness.folder.log}: No space left on device"]
+        assert not harness.turn(frames(5, 2))
+        assert not harness.turn()
+        assert harness.positions() == [0]
         disk.number = None
-        until(lambda: kept.problem() is None)
-        assert kept.told == [f"{kept.folder.log}: No space left on device", None]
-        assert kept.turn(control(7))
-        assert kept.positions() == list(range(8))
+        until(lambda: harness.problem() is None)
+        assert harness.errors == [f"{harness.folder.log}: No space left on device", None]
+        assert harness.turn(control(7))
+        assert harness.positions() == list(range(8))
 
 
 def test_with_always_what_was_kept_is_on_the_disk_before_anybody_hears_that_it_goes_on(
@@ -382,84 +308,84 @@ def test_with_always_what_was_kept_is_on_the_disk_before_anybody_hears_that_it_g
         assert disk_is_back.wait(PATIENCE)
         sync(file)
 
-    with writing(tmp_path, ALWAYS) as kept:
-        disk = Disk(monkeypatch, "write", errno.ENOSPC)
-        assert not kept.turn(control(0))
+    with writing(tmp_path, ALWAYS) as harness:
+        disk = FailingCall(monkeypatch, "write", errno.ENOSPC)
+        assert not harness.turn(control(0))
         monkeypatch.setattr(os, "fdatasync", slow)
         disk.number = None
         assert syncing.wait(PATIENCE)
-        assert kept.positions() == [0]
-        assert not kept.writer.commit()
-        assert None not in kept.told
+        assert harness.positions() == [0]
+        assert not harness.writer.commit()
+        assert None not in harness.errors
         disk_is_back.set()
-        until(lambda: kept.problem() is None)
-        assert kept.writer.synced == 0
+        until(lambda: harness.problem() is None)
+        assert harness.writer.synced == 0
 
 
 def test_frames_that_the_thread_cannot_write_are_a_problem_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with writing(tmp_path, QUICK) as kept:
-        disk = Disk(monkeypatch, "write", errno.EDQUOT)
-        assert kept.turn(frames(0, 3))
-        until(kept.problem)
-        assert not kept.turn()
+    with writing(tmp_path, QUICK) as harness:
+        disk = FailingCall(monkeypatch, "write", errno.EDQUOT)
+        assert harness.turn(frames(0, 3))
+        until(harness.problem)
+        assert not harness.turn()
         disk.number = None
-        until(lambda: kept.told[-1] is None)
-        assert kept.turn(frames(3))
-        until(lambda: kept.positions() == [0, 1, 2, 3])
+        until(lambda: harness.errors[-1] is None)
+        assert harness.turn(frames(3))
+        until(lambda: harness.positions() == [0, 1, 2, 3])
 
 
 def test_a_writer_that_fails_does_not_try_without_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with writing(tmp_path, ALWAYS) as kept:
-        disk = Disk(monkeypatch, "write", errno.ENOSPC)
-        assert not kept.turn(control(0))
+    with writing(tmp_path, ALWAYS) as harness:
+        disk = FailingCall(monkeypatch, "write", errno.ENOSPC)
+        assert not harness.turn(control(0))
         until(lambda: disk.calls >= 4)
-        assert kept.writer.figures.failures <= 8
+        assert harness.writer.figures.failures <= 8
         disk.number = None
 
 
 def test_where_no_more_files_can_be_opened_it_goes_on_as_soon_as_they_can(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with writing(tmp_path, ALWAYS) as kept:
-        disk = Disk(monkeypatch, "open", errno.EMFILE)
-        assert not kept.turn(control(0))
-        assert kept.problem() == "Too many open files"
+    with writing(tmp_path, ALWAYS) as harness:
+        disk = FailingCall(monkeypatch, "open", errno.EMFILE)
+        assert not harness.turn(control(0))
+        assert harness.problem() == "Too many open files"
         disk.number = None
-        until(lambda: kept.problem() is None)
+        until(lambda: harness.problem() is None)
         disk.number = errno.EMFILE
-        assert kept.turn(control(1), frames(2))  # a sync opens nothing
+        assert harness.turn(control(1), frames(2))  # a sync opens nothing
         disk.number = None
-    assert kept.positions() == [0, 1, 2]
+    assert harness.positions() == [0, 1, 2]
 
 
 def test_there_is_no_room_for_the_mark_and_nothing_else_is_wrong(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with writing(tmp_path, ALWAYS) as kept:
-        disk = Disk(monkeypatch, "pwrite", errno.ENOSPC)
-        assert kept.turn(control(0))
-        (log,) = kept.folder.logs()
-        assert (kept.writer.synced, synced_bytes(kept.folder, log)) == (0, 0)
+    with writing(tmp_path, ALWAYS) as harness:
+        disk = FailingCall(monkeypatch, "pwrite", errno.ENOSPC)
+        assert harness.turn(control(0))
+        (log,) = harness.folder.logs()
+        assert (harness.writer.synced, synced_bytes(harness.folder, log)) == (0, 0)
         disk.number = None
-        assert kept.turn(control(1))
-        assert synced_bytes(kept.folder, log) == log.stat().st_size
+        assert harness.turn(control(1))
+        assert synced_bytes(harness.folder, log) == log.stat().st_size
 
 
 def test_a_file_that_nothing_could_be_written_to_is_nobody_elses_and_goes_away(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its name is that of the next file: who was asked to seal the one must never find the other."""
-    with writing(tmp_path, JournalSettings(interval_ms=1, segment_seconds=0.05)) as kept:
-        disk = Disk(monkeypatch, "write", errno.ENOSPC)
-        assert not kept.turn(control(0))
-        (log,) = kept.folder.logs()
+    with writing(tmp_path, JournalSettings(interval_ms=1, segment_seconds=0.05)) as harness:
+        disk = FailingCall(monkeypatch, "write", errno.ENOSPC)
+        assert not harness.turn(control(0))
+        (log,) = harness.folder.logs()
         until(lambda: not log.exists())
         disk.number = None
-        until(lambda: kept.problem() is None)
-        kept.until_closed(1)
-    assert kept.closed == [log]
-    assert kept.positions() == [0]
-    assert len([problem for problem in kept.told if problem is not None]) == 1
+        until(lambda: harness.problem() is None)
+        harness.until_closed(1)
+    assert harness.closed == [log]
+    assert harness.positions() == [0]
+    assert len([problem for problem in harness.errors if problem is not None]) == 1
 
 
 def test_half_a_block_is_taken_back_before_the_next_try(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -471,56 +397,56 @@ def test_half_a_block_is_taken_back_before_the_next_try(tmp_path: Path, monkeypa
             raise OSError(errno.ENOSPC, "full")
         return write(file, data[: len(data) // 2]) if left.pop() else 0
 
-    with writing(tmp_path, LONG) as kept:
+    with writing(tmp_path, LONG) as harness:
         monkeypatch.setattr(os, "write", half)
-        assert not kept.turn(control(0), frames(1, 5))
-        (log,) = kept.folder.logs()
+        assert not harness.turn(control(0), frames(1, 5))
+        (log,) = harness.folder.logs()
         assert log.stat().st_size == 0
         monkeypatch.setattr(os, "write", write)
-        until(lambda: kept.problem() is None)
-        assert kept.positions() == list(range(6))
+        until(lambda: harness.problem() is None)
+        assert harness.positions() == list(range(6))
 
 
 def test_who_goes_on_without_a_record_drops_it_and_begins_again_with_a_checkpoint(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(writing_it, "HOLE_SECONDS", 0.3)
-    with writing(tmp_path, JournalSettings(interval_ms=1, segment_seconds=3600, on_error="continue")) as kept:
-        assert kept.turn(control(0))
-        disk = Disk(monkeypatch, "write", errno.ENOSPC)
-        assert kept.turn(control(1), frames(2, 3))
-        assert kept.problem() is not None
-        assert not kept.wants_checkpoint()
-        assert kept.turn(control(5))
+    with writing(tmp_path, JournalSettings(interval_ms=1, segment_seconds=3600, on_error="continue")) as harness:
+        assert harness.turn(control(0))
+        disk = FailingCall(monkeypatch, "write", errno.ENOSPC)
+        assert harness.turn(control(1), frames(2, 3))
+        assert harness.problem() is not None
+        assert not harness.wants_checkpoint()
+        assert harness.turn(control(5))
         disk.number = None
         # There is room again: but what came before a checkpoint would make no sense behind the hole.
-        assert kept.turn(control(6), frames(7))
-        assert kept.problem() is not None
-        until(kept.wants_checkpoint)
-        assert kept.turn(frames(8), control(9, event="checkpoint"), control(10))
-        assert kept.problem() is None
-        assert not kept.wants_checkpoint()
-        assert kept.positions() == [0, 9, 10]
-    assert [first_position(path) for path in kept.closed] == [0, 9]
-    assert kept.writer.figures.unrecorded == 8
-    assert kept.told[-1] is None
+        assert harness.turn(control(6), frames(7))
+        assert harness.problem() is not None
+        until(harness.wants_checkpoint)
+        assert harness.turn(frames(8), control(9, event="checkpoint"), control(10))
+        assert harness.problem() is None
+        assert not harness.wants_checkpoint()
+        assert harness.positions() == [0, 9, 10]
+    assert [first_position(path) for path in harness.closed] == [0, 9]
+    assert harness.writer.figures.unrecorded == 8
+    assert harness.errors[-1] is None
 
 
 def test_a_checkpoint_that_cannot_be_written_either_is_asked_for_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(writing_it, "HOLE_SECONDS", 0.3)
-    with writing(tmp_path, JournalSettings(interval_ms=1, segment_seconds=3600, on_error="continue")) as kept:
-        disk = Disk(monkeypatch, "write", errno.ENOSPC)
-        assert kept.turn(control(0))
-        until(kept.wants_checkpoint)
-        assert kept.turn(control(1, event="checkpoint"))
-        assert not kept.wants_checkpoint()
-        until(kept.wants_checkpoint)
+    with writing(tmp_path, JournalSettings(interval_ms=1, segment_seconds=3600, on_error="continue")) as harness:
+        disk = FailingCall(monkeypatch, "write", errno.ENOSPC)
+        assert harness.turn(control(0))
+        until(harness.wants_checkpoint)
+        assert harness.turn(control(1, event="checkpoint"))
+        assert not harness.wants_checkpoint()
+        until(harness.wants_checkpoint)
         disk.number = None
-        assert kept.turn(control(2, event="checkpoint"))
-        assert kept.positions() == [2]
-    assert len([problem for problem in kept.told if problem is not None]) == 1
+        assert harness.turn(control(2, event="checkpoint"))
+        assert harness.positions() == [2]
+    assert len([problem for problem in harness.errors if problem is not None]) == 1
 
 
 # ------------------------------------------------------------------------------------------ what was not synced
@@ -530,17 +456,17 @@ def test_a_checkpoint_that_cannot_be_written_either_is_asked_for_again(
 def test_a_sync_that_failed_ends_writing_for_good(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, settings: JournalSettings
 ) -> None:
-    with writing(tmp_path, settings) as kept:
-        disk = Disk(monkeypatch, "fdatasync", errno.EIO)
-        kept.turn(control(0))
-        until(kept.problem)
+    with writing(tmp_path, settings) as harness:
+        disk = FailingCall(monkeypatch, "fdatasync", errno.EIO)
+        harness.turn(control(0))
+        until(harness.problem)
         disk.number = None
-        (log,) = kept.folder.logs()
-        assert kept.problem() == "Input/output error: what the disk has will be known after a restart"
-        assert not kept.turn(control(1), frames(2))
-        assert not kept.turn()
-    assert kept.positions() == [0]
-    assert kept.told == [f"{log}: {kept.problem()}"]
+        (log,) = harness.folder.logs()
+        assert harness.problem() == "Input/output error: what the disk has will be known after a restart"
+        assert not harness.turn(control(1), frames(2))
+        assert not harness.turn()
+    assert harness.positions() == [0]
+    assert harness.errors == [f"{log}: {harness.problem()}"]
 
 
 @pytest.mark.parametrize("settings", [LONG, ALWAYS], ids=["interval", "always"])
@@ -548,12 +474,12 @@ def test_a_sync_that_failed_ends_writing_for_good(
 def test_what_is_written_to_a_journal_that_was_moved_is_not_acknowledged(
     tmp_path: Path, settings: JournalSettings, last: Entry
 ) -> None:
-    with writing(tmp_path, settings) as kept:
-        assert kept.turn(control(0))
-        kept.folder.root.rename(tmp_path / "elsewhere")  # right behind a write that found it in its place
-        assert not kept.turn(last, control(2))
-        assert kept.problem() == "the journal was deleted or moved; records are lost, and none is accepted"
-        assert not kept.turn()
+    with writing(tmp_path, settings) as harness:
+        assert harness.turn(control(0))
+        harness.folder.root.rename(tmp_path / "elsewhere")  # right behind a write that found it in its place
+        assert not harness.turn(last, control(2))
+        assert harness.problem() == "the journal was deleted or moved; records are lost, and none is accepted"
+        assert not harness.turn()
 
 
 def test_a_sync_that_failed_while_the_loop_was_writing_is_not_forgotten(
@@ -568,41 +494,41 @@ def test_a_sync_that_failed_while_the_loop_was_writing_is_not_forgotten(
         assert failing.wait(PATIENCE)
         raise OSError(errno.EIO, "Input/output error")
 
-    with writing(tmp_path, QUICK) as kept:
-        tell = kept.writer._on_problem
+    with writing(tmp_path, QUICK) as harness:
+        tell = harness.writer._on_problem
 
         def told(problem: str | None) -> None:
             tell(problem)
             failed.set()
 
-        kept.writer._on_problem = told
+        harness.writer._on_problem = told
 
         def slow(file: int, data: Any) -> int:
-            if kept.writer.written == 0:
+            if harness.writer.written == 0:
                 failing.set()
                 assert failed.wait(PATIENCE)
             return write(file, data)
 
         monkeypatch.setattr(os, "fdatasync", fail)
         monkeypatch.setattr(os, "write", slow)
-        kept.turn(control(0))
+        harness.turn(control(0))
         assert syncing.wait(PATIENCE)
-        kept.turn(control(1))
-        assert kept.problem() is not None
-        assert not kept.turn(control(2))
-        assert not kept.turn()
-    assert None not in kept.told
+        harness.turn(control(1))
+        assert harness.problem() is not None
+        assert not harness.turn(control(2))
+        assert not harness.turn()
+    assert None not in harness.errors
 
 
 def test_a_file_whose_sync_failed_at_its_end_is_nobody_elses(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It is not sealed: what was sealed would be what the kernel remembers, not what the disk has."""
-    with writing(tmp_path, LONG) as kept:
-        assert kept.turn(control(0))
-        Disk(monkeypatch, "fdatasync", errno.EIO)
-        assert not kept.turn(control(1, NOON + HOUR))
-        assert not kept.turn(control(2, NOON + HOUR))
-    assert kept.closed == []
-    assert kept.positions() == [0]
+    with writing(tmp_path, LONG) as harness:
+        assert harness.turn(control(0))
+        FailingCall(monkeypatch, "fdatasync", errno.EIO)
+        assert not harness.turn(control(1, NOON + HOUR))
+        assert not harness.turn(control(2, NOON + HOUR))
+    assert harness.closed == []
+    assert harness.positions() == [0]
 
 
 def test_a_file_whose_closing_is_complained_of_ends_as_any_other(
@@ -616,12 +542,12 @@ def test_a_file_whose_closing_is_complained_of_ends_as_any_other(
 
     monkeypatch.setattr(LogWriter, "close", complain)
     small = JournalSettings(interval_ms=1, segment_seconds=3600, segment_bytes=1000)
-    with writing(tmp_path, small) as kept:
+    with writing(tmp_path, small) as harness:
         for number in range(3):
-            kept.turn(frames(number * 2, size=1200), control(number * 2 + 1))
-            kept.until_closed(number + 1)
-        assert kept.problem() is None
-    assert [first_position(path) for path in kept.closed] == [0, 2, 4]
+            harness.turn(frames(number * 2, size=1200), control(number * 2 + 1))
+            harness.until_closed(number + 1)
+        assert harness.problem() is None
+    assert [first_position(path) for path in harness.closed] == [0, 2, 4]
 
 
 # ---------------------------------------------------------------------------------------------- checkpoints' copy
@@ -667,7 +593,7 @@ def test_a_crash_while_a_checkpoint_is_copied_leaves_the_one_before(
     folder.log.mkdir(parents=True)
     before = control(3, event="checkpoint")
     wal.save(folder, before)
-    Disk(monkeypatch, "fsync", errno.EIO)
+    FailingCall(monkeypatch, "fsync", errno.EIO)
     with pytest.raises(OSError, match="Input/output"):
         wal.save(folder, control(9, event="checkpoint"))
     assert wal.load(folder) == before
