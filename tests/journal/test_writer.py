@@ -16,7 +16,7 @@ from mew.journal.layout import HOUR, JournalFolder, first_position
 from mew.journal.recovery import synced_bytes
 from mew.journal.settings import JournalSettings
 from mew.journal.wal import LogWriter, read_blocks
-from mew.journal.writer import BLOCK_BYTES, PIECE, JournalWriter, ReplayBudget, blocks_of
+from mew.journal.writer import BLOCK_BYTES, PIECE, FileSync, JournalWriter, ReplayBudget, blocks_of
 from tests.journal.writer_harness import NOON, FailingCall, WriterHarness, control, frames, writing
 from tests.support.polling import PATIENCE, until
 
@@ -487,21 +487,19 @@ def test_a_sync_that_failed_while_the_loop_was_writing_is_not_forgotten(
 ) -> None:
     """The thread syncs beside the loop: its failure may come in the middle of the loop's own write, which succeeds."""
     syncing, failing, failed = threading.Event(), threading.Event(), threading.Event()
-    write = os.write
+    write, run = os.write, FileSync.run
 
     def fail(_file: int) -> None:
         syncing.set()
         assert failing.wait(PATIENCE)
         raise OSError(errno.EIO, "Input/output error")
 
+    def run_to_its_end(sync: FileSync) -> FileSync:
+        run(sync)
+        failed.set()
+        return sync
+
     with writing(tmp_path, QUICK) as harness:
-        tell = harness.writer._on_problem
-
-        def told(problem: str | None) -> None:
-            tell(problem)
-            failed.set()
-
-        harness.writer._on_problem = told
 
         def slow(file: int, data: Any) -> int:
             if harness.writer.written == 0:
@@ -509,6 +507,7 @@ def test_a_sync_that_failed_while_the_loop_was_writing_is_not_forgotten(
                 assert failed.wait(PATIENCE)
             return write(file, data)
 
+        monkeypatch.setattr(FileSync, "run", run_to_its_end)
         monkeypatch.setattr(os, "fdatasync", fail)
         monkeypatch.setattr(os, "write", slow)
         harness.turn(control(0))

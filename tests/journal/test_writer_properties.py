@@ -19,7 +19,7 @@ from mew.journal.layout import HOUR, first_position
 from mew.journal.recovery import synced_bytes
 from mew.journal.settings import ErrorPolicy, JournalSettings, SyncMode
 from mew.protocol.records import CHECKPOINT
-from tests.support.chance import examples
+from tests.support.hypothesis_settings import examples
 from tests.journal.writer_harness import NOON, FailingCall, WriterHarness, control, frames
 
 Action = Literal[

@@ -12,7 +12,9 @@ from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeAlias
+
+import msgspec
 
 from mew.journal.block_format import Entry, FrameBatch
 from mew.journal.layout import HOUR, JournalFolder, first_position
@@ -26,6 +28,7 @@ LOOK_SECONDS: Final = 0.001
 """While only frames are written: minimum time between two checks that the file still exists, in seconds."""
 HOLE_SECONDS: Final = 1.0
 """Delay after a dropped record before a checkpoint is requested, in seconds. Recording resumes with the checkpoint."""
+DELETED: Final = "the journal was deleted or moved; records are lost, and none is accepted"
 BLOCK_BYTES: Final = 8 * 2**20
 """Maximum size of a block with more than one entry, in bytes."""
 PIECE: Final = 256
@@ -66,34 +69,90 @@ class ReplayBudget:
         return many or self.bytes >= self.BYTES or self.files >= self.FILES
 
 
+class Healthy(msgspec.Struct, frozen=True):
+    """Writes succeed."""
+
+    problem: None = None
+
+
+class Retrying(msgspec.Struct, frozen=True):
+    """A write failed. Entries are held, and writing them is repeated until it succeeds."""
+
+    problem: str
+
+
+class Gap(msgspec.Struct, frozen=True):
+    """A write failed, and records were dropped. Only a checkpoint can follow them."""
+
+    problem: str
+    checkpoint_at: float
+    """When to request the checkpoint (monotonic time)."""
+
+
+class SyncLost(msgspec.Struct, frozen=True):
+    """An fsync failed, or the files were deleted: the contents of the disk are unknown. Nothing more is written."""
+
+    problem: str
+
+
+DiskState: TypeAlias = Healthy | Retrying | Gap | SyncLost
+HEALTHY: Final = Healthy()
+
+
+class FileSync:
+    """One fsync of a log file, and its result."""
+
+    def __init__(self, file: LogWriter, position: int) -> None:
+        """Cover everything written so far; `position` is that of the last record."""
+        self.file = file
+        self.position = position
+        self.size = file.size
+        self.seconds = 0.0
+        self.error: OSError | None = None
+
+    def run(self) -> "FileSync":
+        """Wait until the file is fsynced. Any thread may call it. It does not raise: `error` has the reason."""
+        started = time.perf_counter()
+        try:
+            self.file.sync()
+        except OSError as error:
+            self.error = error
+        self.seconds = time.perf_counter() - started
+        return self
+
+
+class FlushThread(threading.Thread):
+    """The writer's own thread: waits until it is time to write, to sync or to end a file, and calls the writer."""
+
+    def __init__(self, writer: "JournalWriter", space: str) -> None:
+        """Prepare the thread for a writer; it is not started."""
+        super().__init__(name=f"journal {space}", daemon=True)
+        self.wake = threading.Event()
+        """Set when the writer's deadline has changed, or when there is something to do."""
+        self._writer = writer
+        self._stopping = False
+
+    def run(self) -> None:
+        """Serve the writer until `stop`."""
+        writer = self._writer
+        while not self._stopping:
+            self.wake.wait(writer.seconds_until_due())
+            self.wake.clear()
+            if writer.take_deadline():
+                writer.flush()
+                writer.sync()
+            writer.save_checkpoint()
+            writer.rotate()
+
+    def stop(self) -> None:
+        """End the thread, and wait for it."""
+        self._stopping = True
+        self.wake.set()
+        self.join()
+
+
 class JournalWriter:
     """Appends to the log of one space."""
-
-    problem: str | None = None
-    """Why writing currently fails; None if it does not."""
-    written = -1
-    """The last position that was written to the kernel."""
-    synced = -1
-    """The last position that was fsynced (is durable)."""
-    _urgent = False
-    """Whether the added entries include a control record."""
-    _waiting = 0
-    """Number of entries that were committed but not written."""
-    _at_disk = False
-    """Whether an fsync is running: a write may block during this time."""
-    _due = _NEVER
-    """When the thread must write and sync (monotonic time). After this time, the event loop writes by itself."""
-    _file: LogWriter | None = None
-    _file_hour = 0
-    _file_until = _NEVER
-    _checkpoint: Record | None = None
-    """Checkpoint to save next to the log once the log is fsynced."""
-    _lost_sync = False
-    """An fsync failed after the write succeeded, or the files were deleted: the contents of the disk are unknown."""
-    _next_look = 0.0
-    """When to check again that the file is still in its place."""
-    _hole_until: float | None = None
-    """Set after records were dropped: when to request a checkpoint. Only a checkpoint can follow the gap."""
 
     def __init__(
         self,
@@ -115,18 +174,51 @@ class JournalWriter:
         self._on_closed = on_closed
         self._on_problem = on_problem
         self._always = settings.sync == "always"
+        self._drops = settings.on_error == "continue"
         self._interval = settings.interval_ms / 1000
+
+        # Used by the event loop only.
         self._added: list[Entry] = []
-        self._taken: deque[list[Entry]] = deque()
-        self._unwritten: list[Entry] = []
-        self._behind = ReplayBudget(behind)
+        self._urgent = False
+        """Whether the added entries include a control record."""
+
+        # Set by either thread without the lock.
+        self._committed: deque[list[Entry]] = deque()
+        self._waiting = 0
+        """Number of entries that were committed but not written."""
+        self._due = _NEVER
+        """When the thread must write and sync (monotonic time). After this time, the event loop writes by itself."""
+        self._running_sync: FileSync | None = None
+        """The fsync that the thread runs without the lock: a write may block during this time."""
+
+        # Changed only with the lock held.
         self._lock = threading.Lock()
-        self._place = identity_of(folder.log)
-        self._mark = os.open(folder.synced, os.O_WRONLY | os.O_CREAT, 0o600)
-        self._wake = threading.Event()
-        self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._work, name=f"journal {folder.space}", daemon=True)
+        self.disk: DiskState = HEALTHY
+        """Whether writing succeeds, and what happens to entries if it does not."""
+        self.written = -1
+        """The last position that was written to the kernel."""
+        self.synced = -1
+        """The last position that was fsynced (is durable)."""
+        self._unwritten: list[Entry] = []
+        self._file: LogWriter | None = None
+        self._file_hour = 0
+        self._file_until = _NEVER
+        self._file_check_at = 0.0
+        """When to check again that the file is still in its place."""
+        self._log_identity = identity_of(folder.log)
+        self._checkpoint: Record | None = None
+        """Checkpoint to save next to the log once the log is fsynced."""
+        self._budget = ReplayBudget(behind)
+        self._synced_file = os.open(folder.synced, os.O_WRONLY | os.O_CREAT, 0o600)
+
+        self._thread = FlushThread(self, folder.space)
+        self._wake = self._thread.wake
         self._thread.start()
+
+    @property
+    def problem(self) -> str | None:
+        """Why writing currently fails; None if it does not."""
+        return self.disk.problem
 
     # Event-loop side
 
@@ -147,16 +239,15 @@ class JournalWriter:
         `on_error` is `continue`, the result is always True.
         """
         if self._added:
-            self._taken.append(self._added)
+            self._committed.append(self._added)
             self._waiting += len(self._added)
             self._added = []
             now = time.monotonic()
             late = now >= self._due  # the thread may be in an fsync; frames do not wait for that
             if self._urgent or self._always or late:
                 self._urgent = False
-                with self._lock:
-                    self._write()
-            elif self._waiting >= PIECE and not self._at_disk and self._lock.acquire(blocking=False):
+                self.flush()
+            elif self._waiting >= PIECE and self._running_sync is None and self._lock.acquire(blocking=False):
                 try:
                     self._write()
                 finally:
@@ -164,117 +255,120 @@ class JournalWriter:
             if late or (self._due == _NEVER and not self._always):
                 self._due = now + self._interval
                 self._wake.set()
-        return self.problem is None or self._settings.on_error == "continue"
+        return self.disk is HEALTHY or self._drops
 
     @property
     def wants_checkpoint(self) -> bool:
         """Whether a checkpoint of the state should be recorded now."""
-        if self._hole_until is not None:
-            return time.monotonic() >= self._hole_until
-        return self._behind.is_much()
+        match self.disk:
+            case Gap(checkpoint_at=moment):
+                return time.monotonic() >= moment
+            case SyncLost():
+                return False
+        return self._budget.is_much()
 
     def close(self) -> None:
         """Write and sync all remaining entries; the last file is then complete."""
         self.commit()
-        self._stop.set()
-        self._wake.set()
-        self._thread.join()
+        self._thread.stop()
         with self._lock:
             self._write()
             self._end_file()
-        self._keep_checkpoint()
-        os.close(self._mark)
+        self.save_checkpoint()
+        os.close(self._synced_file)
 
     # Thread side
 
-    def _work(self) -> None:
-        while not self._stop.is_set():
-            self._wake.wait(self._patience())
-            self._wake.clear()
-            if time.monotonic() >= self._due:
-                self._due = _NEVER  # reset before entries are taken: later entries set a new deadline
-                with self._lock:
-                    self._write()
-                self._sync()
-            self._keep_checkpoint()
-            with self._lock:
-                if self._is_full() or time.monotonic() >= self._file_until:
-                    self._end_file()
-
-    def _patience(self) -> float | None:
-        """How long the thread sleeps if no event wakes it, in seconds; None means without limit."""
+    def seconds_until_due(self) -> float | None:
+        """How long the thread sleeps if no event wakes it; None means without limit."""
         due = min(self._due, self._file_until)
         return None if due == _NEVER else max(0.0, due - time.monotonic())
 
-    def _is_full(self) -> bool:
-        return self._file is not None and self._file.size >= self._settings.segment_bytes
+    def take_deadline(self) -> bool:
+        """Return whether it is time to write and sync; if so, there is no deadline until the next commit."""
+        if time.monotonic() < self._due:
+            return False
+        self._due = _NEVER  # reset before entries are taken: later entries set a new deadline
+        return True
 
-    def _keep_checkpoint(self) -> None:
+    def flush(self) -> None:
+        """Write all committed entries to the kernel; with `always`, fsync them."""
+        with self._lock:
+            self._write()
+
+    def sync(self) -> None:
+        """Fsync what was written. The lock is free meanwhile, so that the event loop can continue to append."""
+        with self._lock:
+            if self._file is None or self.written == self.synced:
+                return
+            if self._settings.sync == "os" and self._checkpoint is None:
+                return
+            sync = self._running_sync = FileSync(self._file, self.written)
+        sync.run()
+        with self._lock:
+            self._running_sync = None
+            self._finish_sync(sync)
+
+    def save_checkpoint(self) -> None:
         """Save a copy of the checkpoint next to the log. A full disk is harmless: the preceding copy is still valid."""
         with self._lock:
             record = self._checkpoint
-        if record is not None and record.position <= self.synced:
-            with suppress(OSError):
-                save(self._folder, record)
+            if record is None or record.position > self.synced:
+                return
+        with suppress(OSError):
+            save(self._folder, record)
+        with self._lock:
             if self._checkpoint is record:
                 self._checkpoint = None
 
-    # Called with the lock held
+    def rotate(self) -> None:
+        """End the current file if it is full or old."""
+        with self._lock:
+            if self._is_full() or time.monotonic() >= self._file_until:
+                self._end_file()
+
+    # Called with the lock held: writing
 
     def _write(self) -> None:
         """Write all committed entries to the kernel; with `always`, fsync them.
 
-        Entries that cannot be written are kept, or dropped if `on_error` is `continue`.
+        Entries that cannot be written are held, or dropped if `on_error` is `continue`.
         """
         self._waiting = 0
-        while self._taken:
-            self._unwritten += self._taken.popleft()
-        if self._hole_until is not None:
-            self._skip_to_checkpoint()
-        if self._lost_sync and self._settings.on_error == "continue":
+        while self._committed:
+            self._unwritten += self._committed.popleft()
+        if isinstance(self.disk, Gap):
+            self._drop_to_checkpoint()
+        if isinstance(self.disk, SyncLost) and self._drops:
             self._drop(len(self._unwritten))
-        if not self._unwritten or self._lost_sync:
+        if not self._unwritten or isinstance(self.disk, SyncLost):
             return
         try:
-            for entries in blocks_of(self._unwritten):
-                if entries[0].time // HOUR != self._file_hour and not self._end_file():
-                    return
-                if self._is_replaced():
-                    return
-                self._append(entries)
-                if self._is_deleted():
-                    return
-                del self._unwritten[: len(entries)]
+            self._write_blocks()
         except OSError as error:
             self._fail(error)
             return
         if self._always and self._file is not None:
-            self._syncing(self._file)()  # before success is reported
-        if self.problem is not None and not self._lost_sync:
-            self.problem = None
-            self._on_problem(None)
+            self._finish_sync(FileSync(self._file, self.written).run())  # before success is reported
+        running = self._running_sync
+        if running is not None and running.error is not None:
+            self._finish_sync(running)  # it failed during this write, which must not be acknowledged then
+        if not isinstance(self.disk, SyncLost):
+            self._change_disk(HEALTHY)
 
-    def _is_replaced(self) -> bool:
-        """Whether another folder has replaced the log folder. A missing one may come back: that is a write error."""
-        return (
-            self._file is None
-            and (found := identity_of(self._folder.log)) is not None
-            and found != self._place
-            and self._lose()
-        )
-
-    def _is_deleted(self) -> bool:
-        """Whether the current file was deleted or moved. Then neither this nor any later entry is acknowledged."""
-        now = time.monotonic()
-        if self._file is None or now < self._next_look:
-            return False
-        self._next_look = now + LOOK_SECONDS
-        return not self._file.is_in_place() and self._lose()
-
-    def _lose(self) -> bool:
-        self._lost_sync = True
-        self._report("the journal was deleted or moved; records are lost, and none is accepted", self._folder.log)
-        return True
+    def _write_blocks(self) -> None:
+        """Write the entries, block by block, until all are written or the contents of the disk are unknown."""
+        for entries in blocks_of(self._unwritten):
+            if entries[0].time // HOUR != self._file_hour:
+                self._end_file()
+            self._check_folder()
+            if isinstance(self.disk, SyncLost):
+                return
+            self._append(entries)
+            self._check_file()
+            if isinstance(self.disk, SyncLost):
+                return
+            del self._unwritten[: len(entries)]
 
     def _append(self, entries: list[Entry]) -> None:
         first, last = entries[0], entries[-1]
@@ -289,105 +383,103 @@ class JournalWriter:
         self.figures.records += records
         self.figures.blocks += 1
         self.figures.bytes += size
-        self._behind.entries += len(entries)
-        self._behind.bytes += size
+        self._budget.entries += len(entries)
+        self._budget.bytes += size
         for entry in entries:
             if isinstance(entry, Record) and entry.frame_number is None:
-                self._next_look = 0.0  # it will be acknowledged: an earlier check is not enough
+                self._file_check_at = 0.0  # it will be acknowledged: an earlier check is not enough
                 if entry.event == CHECKPOINT:
                     self._checkpoint = entry
-                    self._behind = ReplayBudget(snapshot=entry.size)
+                    self._budget = ReplayBudget(snapshot=entry.size)
                     self._wake.set()
         if self._is_full():
             self._wake.set()
 
-    def _end_file(self) -> bool:
-        """End the current file and pass it to `on_closed`. Return False if the contents of the disk are unknown."""
-        if self._file is not None:
-            self._syncing(self._file, certain=True)()
-            file, self._file = self._file, None
-            self._file_until = _NEVER
-            # All its contents were synced or are lost. An error from close() changes nothing and must not end the
-            # thread.
-            with suppress(OSError):
-                file.close()
-            if not file.size:
-                with suppress(OSError):
-                    file.path.unlink(missing_ok=True)  # the next file may have the same name
-            elif not self._lost_sync:
-                self._behind.files += 1
-                self._on_closed(file.path)
-        return not self._lost_sync
+    def _is_full(self) -> bool:
+        return self._file is not None and self._file.size >= self._settings.segment_bytes
 
-    # Write failures
+    def _end_file(self) -> None:
+        """Sync the current file, end it, and pass it to `on_closed` if its contents are certain."""
+        if self._file is None:
+            return
+        self._finish_sync(FileSync(self._file, self.written).run())
+        file, self._file = self._file, None
+        self._file_until = _NEVER
+        # All its contents were synced or are lost. An error from close() changes nothing and must not end the thread.
+        with suppress(OSError):
+            file.close()
+        if not file.size:
+            with suppress(OSError):
+                file.path.unlink(missing_ok=True)  # the next file may have the same name
+        elif not isinstance(self.disk, SyncLost):
+            self._budget.files += 1
+            self._on_closed(file.path)
+
+    def _finish_sync(self, sync: FileSync) -> None:
+        """Store the result of an fsync."""
+        if sync.error is not None:
+            self._lose(f"{sync.error.strerror}: what the disk has will be known after a restart", sync.file.path)
+            return
+        self.figures.sync_seconds += sync.seconds
+        self.figures.syncs += 1
+        if sync.position >= self.synced and not isinstance(self.disk, SyncLost):
+            self.synced = sync.position
+            # If the disk has no room for the new mark, the old one stays correct: it only covers less.
+            with suppress(OSError):
+                mark = f"{first_position(sync.file.path):020} {sync.size:020}\n"
+                os.pwrite(self._synced_file, mark.encode(), 0)
+
+    # Called with the lock held: failures
+
+    def _change_disk(self, disk: DiskState, where: Path | str = "") -> None:
+        """Enter a state. Report its error, unless it was just reported. Only the operator sees `where`."""
+        earlier, self.disk = self.disk, disk
+        if disk.problem != earlier.problem:
+            self._on_problem(None if disk.problem is None else f"{where}: {disk.problem}")
 
     def _fail(self, error: OSError) -> None:
+        """Hold the entries for the next attempt, or drop them if `on_error` is `continue`."""
         self.figures.failures += 1
-        self._due = time.monotonic() + RETRY_SECONDS
+        now, problem = time.monotonic(), str(error.strerror)
+        self._due = now + RETRY_SECONDS
         self._wake.set()
-        if self._settings.on_error == "continue":
-            self._hole_until = time.monotonic() + HOLE_SECONDS
+        if self._drops:
             self._drop(len(self._unwritten))
-        self._report(str(error.strerror), error.filename or self._folder.log)
+        state = Gap(problem, now + HOLE_SECONDS) if self._drops else Retrying(problem)
+        self._change_disk(state, error.filename or self._folder.log)
 
-    def _report(self, problem: str, where: Path | str) -> None:
-        """Report an error once. Only the operator sees `where`."""
-        if problem != self.problem:
-            self.problem = problem
-            self._on_problem(f"{where}: {problem}")
+    def _lose(self, problem: str, where: Path) -> None:
+        """Stop writing until a restart. Neither the last entries nor any later one is acknowledged."""
+        self._change_disk(SyncLost(problem), where)
 
-    def _skip_to_checkpoint(self) -> None:
-        """Only a checkpoint can follow a gap: drop all entries before the last checkpoint."""
-        kept = len(self._unwritten)
+    def _check_folder(self) -> None:
+        """Detect that another folder has replaced the log folder. A missing one may come back: a write error."""
+        if self._file is None and identity_of(self._folder.log) not in (None, self._log_identity):
+            self._lose(DELETED, self._folder.log)
+
+    def _check_file(self) -> None:
+        """Detect that the current file was deleted or moved."""
+        now = time.monotonic()
+        if self._file is None or now < self._file_check_at:
+            return
+        self._file_check_at = now + LOOK_SECONDS
+        if not self._file.is_in_place():
+            self._lose(DELETED, self._folder.log)
+
+    def _drop_to_checkpoint(self) -> None:
+        """Drop all entries before the last checkpoint, or all if there is none. A checkpoint begins a new file."""
+        end = len(self._unwritten)
         for index, entry in enumerate(self._unwritten):
             if isinstance(entry, Record) and entry.event == CHECKPOINT:
-                kept = index
-        if kept < len(self._unwritten):
-            self._hole_until = None
+                end = index
+        if end < len(self._unwritten):
             self._end_file()
-        self._drop(kept)
+        self._drop(end)
 
     def _drop(self, count: int) -> None:
         for entry in self._unwritten[:count]:
             self.figures.unrecorded += len(entry.messages) if isinstance(entry, FrameBatch) else 1
         del self._unwritten[:count]
-
-    # Syncing
-
-    def _sync(self) -> None:
-        """Sync without holding the lock, so that the event loop can continue to append."""
-        with self._lock:
-            if self._file is None or self.written == self.synced:
-                return
-            sync = self._syncing(self._file, certain=self._checkpoint is not None)
-        sync()
-
-    def _syncing(self, file: LogWriter, *, certain: bool = False) -> Callable[[], None]:
-        """Return a function that syncs everything written so far. With `os` it syncs only if `certain` is set."""
-        written, size = self.written, file.size
-
-        def sync() -> None:
-            if self._settings.sync == "os" and not certain:
-                return
-            started = time.perf_counter()
-            self._at_disk = True
-            try:
-                file.sync()
-            except OSError as error:
-                self._lost_sync = True
-                self._report(f"{error.strerror}: what the disk has will be known after a restart", file.path)
-                return
-            finally:
-                self._at_disk = False
-            self.figures.sync_seconds += time.perf_counter() - started
-            self.figures.syncs += 1
-            if written >= self.synced and not self._lost_sync:
-                self.synced = written
-                # If the disk has no room for the new mark, the old one stays correct: it only covers less.
-                with suppress(OSError):
-                    os.pwrite(self._mark, f"{first_position(file.path):020} {size:020}\n".encode(), 0)
-
-        return sync
 
 
 def blocks_of(entries: list[Entry]) -> list[list[Entry]]:
@@ -395,10 +487,10 @@ def blocks_of(entries: list[Entry]) -> list[list[Entry]]:
     blocks: list[list[Entry]] = []
     size = hour = 0
     for entry in entries:
-        held = len(entry.messages) * len(entry.messages[0]) if isinstance(entry, FrameBatch) else len(entry.payload)
-        if not blocks or size + held > BLOCK_BYTES or entry.time // HOUR != hour:
+        payload = len(entry.messages) * len(entry.messages[0]) if isinstance(entry, FrameBatch) else len(entry.payload)
+        if not blocks or size + payload > BLOCK_BYTES or entry.time // HOUR != hour:
             blocks.append([])
             size, hour = 0, entry.time // HOUR
         blocks[-1].append(entry)
-        size += held
+        size += payload
     return blocks
