@@ -19,7 +19,7 @@ import pyarrow as pa
 from mew.journal.block_format import Entry, FrameBatch
 from mew.journal.layout import JournalFolder
 from mew.journal.sealing import seal
-from mew.journal.segments import verify
+from mew.journal.segment_reader import verify
 from mew.journal.wal import LogWriter
 from mew.protocol.records import Record
 

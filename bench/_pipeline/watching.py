@@ -24,7 +24,7 @@ import msgspec
 import mew
 from mew.client import Space
 from mew.journal.layout import SECOND, JournalFolder, Segment
-from mew.journal.segments import read_control, read_footer, read_frames
+from mew.journal.segment_reader import read_control, read_footer, read_frames
 from mew.pipeline.lake import Lake, Progress
 from mew.pipeline.publishing import ACTIVITY, Activity
 

@@ -31,7 +31,8 @@ from mew.journal.compaction import (
     swap_directories,
 )
 from mew.journal.layout import HOUR, SECOND, JournalFolder, Segment
-from mew.journal.segments import read_footer, read_segment, verify, write_segment
+from mew.journal.segment_reader import read_footer, read_segment, verify
+from mew.journal.segments import write_segment
 from mew.journal.wal import LogWriter
 from mew.protocol.records import Record
 from tests.journal.crash_points import crashes

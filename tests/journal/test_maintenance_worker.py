@@ -14,7 +14,7 @@ import pytest
 
 from mew.journal.block_format import FrameBatch
 from mew.journal.layout import JournalFolder
-from mew.journal.segments import read_segment, verify
+from mew.journal.segment_reader import read_segment, verify
 from mew.journal.wal import LogWriter
 from mew.protocol.records import Record
 

@@ -19,7 +19,7 @@ from mew.journal.layout import JournalFolder, first_position
 from mew.journal.reader import Journal
 from mew.journal.recovery import JournalDamaged, recover, synced_bytes, truncate_torn_tail
 from mew.journal.sealing import seal
-from mew.journal.segments import read_footer
+from mew.journal.segment_reader import read_footer
 from mew.journal.wal import LogWriter, read_blocks
 from mew.journal.writer import ReplayBudget
 from mew.protocol import Record, SnapshotVersionError, SpaceState, snapshot

@@ -15,7 +15,8 @@ from mew.journal.block_format import Entry, FrameBatch, encode
 from mew.journal.compaction import CompactionDeferred, compact, exclusive_maintenance
 from mew.journal.layout import HOUR, SECOND, JournalFolder, disk_used
 from mew.journal.retention import BadReader, forget, readers, register, retain
-from mew.journal.segments import verify, write_segment
+from mew.journal.segment_reader import verify
+from mew.journal.segments import write_segment
 from mew.journal.wal import LogWriter
 from mew.protocol.records import CHECKPOINT, Record
 from tests.journal.crash_points import crashes

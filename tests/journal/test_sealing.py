@@ -16,7 +16,8 @@ from mew.journal.arrow import from_arrow, to_arrow
 from mew.journal.block_format import HEAD_BYTES, CorruptData, Entry, FrameBatch, encode
 from mew.journal.layout import JournalFolder, Segment
 from mew.journal.sealing import seal
-from mew.journal.segments import read_segment, verify, write_segment
+from mew.journal.segment_reader import read_segment, verify
+from mew.journal.segments import write_segment
 from mew.journal.wal import LogDamaged, LogWriter
 from mew.protocol.records import Record
 from tests.journal.crash_points import crashes

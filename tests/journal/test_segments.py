@@ -12,15 +12,8 @@ import pytest
 from mew.journal.arrow import SCHEMA, from_arrow, to_arrow
 from mew.journal.block_format import Entry, FrameBatch, decode, encode
 from mew.journal.layout import JournalFolder, Segment
-from mew.journal.segments import (
-    SegmentDamaged,
-    read_control,
-    read_footer,
-    read_frames,
-    read_segment,
-    verify,
-    write_segment,
-)
+from mew.journal.segment_reader import read_control, read_footer, read_frames, read_segment, verify
+from mew.journal.segments import SegmentDamaged, write_segment
 from mew.protocol.records import Record
 
 HOUR = 3600 * 10**6

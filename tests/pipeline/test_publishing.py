@@ -13,7 +13,7 @@ import mew
 from mew.client import Frame, Space, Subscription
 from mew.journal.layout import SECOND, JournalFolder, Segment
 from mew.journal.reader import Journal
-from mew.journal.segments import read_control, read_frames
+from mew.journal.segment_reader import read_control, read_frames
 from mew.pipeline.jobs.made import BatchPreview
 from mew.pipeline.jobs.running import Batches
 from mew.pipeline.lake import Lake

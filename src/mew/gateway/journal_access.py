@@ -121,7 +121,7 @@ def _checkpoint_before(journal: Journal, position: int) -> int:
 def _checkpoint_in(segment: Segment, before: int) -> int | None:
     import pyarrow.compute as pc  # noqa: PLC0415 - where it is needed
 
-    from mew.journal.segments import read_control, read_footer  # noqa: PLC0415 - as above
+    from mew.journal.segment_reader import read_control, read_footer  # noqa: PLC0415 - as above
 
     last = read_footer(segment).checkpoint
     if last is None or last < before:

@@ -23,7 +23,8 @@ import pyarrow as pa
 from mew.errors import MewError
 from mew.journal.block_format import CorruptData
 from mew.journal.layout import DIGITS, JournalFolder, Segment, segments_in
-from mew.journal.segments import SegmentDamaged, make_folder, merged, read_control, read_footer, verify, write_segment
+from mew.journal.segment_reader import merged, read_control, read_footer, verify
+from mew.journal.segments import SegmentDamaged, make_folder, write_segment
 from mew.journal.wal import read_blocks, sync_folder
 
 _FROM_HERE: Final = -100

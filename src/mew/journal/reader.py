@@ -4,7 +4,7 @@ Readers keep working while the maintenance worker seals, compacts or deletes seg
 first segment, so a reader that needs only the log starts fast.
 """
 
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterator, Sequence
 from enum import Enum
 from itertools import zip_longest
 from pathlib import Path
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from mew.errors import MewError
 from mew.journal.block_format import CorruptData, encode, read_head, skim
-from mew.journal.layout import JournalFolder, first_position, segments_in
+from mew.journal.layout import JournalFolder, Segment, first_position, segments_in
 from mew.journal.recovery import synced_bytes
 from mew.journal.tail import Part, WalFollower, never, pause
 from mew.journal.wal import Block, LogDamaged, damage_at, is_torn, read_blocks
@@ -22,7 +22,7 @@ from mew.protocol.records import CHECKPOINT, ENVELOPE, FRAME, Record
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from mew.journal.segment_reader import RecordRows
+    from mew.journal.segment_reader import FrameGroup, RecordRows
 
 
 BLOCK_RECORDS: Final = 4096
@@ -40,6 +40,27 @@ class RecordsMissing(MewError):
         super().__init__(f"{folder.root}: the journal of {folder.space!r} has no records {first} to {last}")
         self.first = first
         self.last = last
+
+
+class MissingFile:
+    """Decides what a missing file means: sealing and compaction move its records, so a reader looks again.
+
+    If the same file is missing twice at the same position, it is lost.
+    """
+
+    def __init__(self) -> None:
+        """Start without a missing file."""
+        self._last: tuple[int, str] | None = None
+
+    def is_lost(self, position: int, error: FileNotFoundError) -> bool:
+        """Whether the file was already missing when the reader last looked for this position."""
+        before, self._last = self._last, (position, str(error.filename))
+        return self._last == before
+
+    def look_again(self, position: int, error: FileNotFoundError) -> None:
+        """Return if the reader should look again; raise `CorruptData` if the file is lost."""
+        if self.is_lost(position, error):
+            raise CorruptData(f"{error.filename}: it is missing") from None
 
 
 def is_frame(record: Record) -> bool:
@@ -127,6 +148,54 @@ class Journal:
             if last is not None and _last(part) >= last:
                 return
 
+    def frame_batches(self, first: int, last: int, columns: Sequence[str] = ()) -> "Iterator[pa.Table]":
+        """Yield the frames and stream data of a range, in order, one table per row group.
+
+        With `columns`, the tables have only these and the position. Raises `RecordsMissing` unless the whole range is
+        sealed. Checksums of pages are verified, but not those of whole files.
+        """
+        from mew.journal.arrow import SCHEMA  # noqa: PLC0415 - pyarrow, where it is needed
+        from mew.journal.segment_reader import frame_row_groups  # noqa: PLC0415 - as above
+
+        names = [name for name in SCHEMA.names if not columns or name in ("position", *columns)]
+        at, missing = first, MissingFile()
+        while at <= last:
+            try:
+                for segment in self._covering(at, last):
+                    for table in frame_row_groups(segment, names, first=at, last=last):
+                        yield table
+                        at = table["position"][-1].as_py() + 1
+                    at = segment.last + 1
+            except FileNotFoundError as error:
+                missing.look_again(at, error)
+
+    def frame_groups(self, first: int, last: int) -> "list[FrameGroup]":
+        """Return the row groups with frames or stream data of a sealed range. Same errors as `frame_batches`."""
+        from mew.journal.segment_reader import frame_groups  # noqa: PLC0415 - pyarrow, where it is needed
+
+        missing = MissingFile()
+        while True:
+            try:
+                segments = self._covering(first, last)
+                return [group for segment in segments for group in frame_groups(segment, first, last)]
+            except FileNotFoundError as error:
+                missing.look_again(first, error)
+
+    def _covering(self, first: int, last: int) -> Iterator[Segment]:
+        """Yield the segments that cover a range. A gap is skipped only if a checkpoint follows it."""
+        from mew.journal.segment_reader import starts_with_checkpoint  # noqa: PLC0415 - pyarrow, where it is needed
+
+        at = first
+        for segment in self.folder.segments(first):
+            if segment.first > last:
+                break
+            if segment.first > at and not starts_with_checkpoint(segment):
+                raise RecordsMissing(self.folder, at, segment.first - 1)
+            yield segment
+            at = segment.last + 1
+        if at <= last:
+            raise RecordsMissing(self.folder, at, last)
+
     def follow(
         self,
         start: int = 0,
@@ -169,7 +238,7 @@ class Journal:
     def _parts(self, start: int, *, control: bool) -> Iterator[tuple[int, Part]]:
         """Yield the parts with the records from a position on, each with the position from which it counts."""
         at = start
-        gone = _Gone()
+        missing = MissingFile()
         while True:
             # List the logs first: a log that is sealed in the meantime is then found among the segments.
             logs = self.folder.logs()
@@ -178,8 +247,8 @@ class Journal:
                     yield self._next(at, part), part
                     at = _last(part) + 1
                 return
-            except FileNotFoundError as problem:
-                gone.look_again(at, problem)
+            except FileNotFoundError as error:
+                missing.look_again(at, error)
 
     def _behind(self, logs: list[Path], start: int, *, control: bool) -> Iterator[Part]:
         at = start
@@ -232,7 +301,7 @@ class Journal:
     def _followed(
         self, follower: WalFollower, wait: Callable[[], object], stop: Callable[[], bool]
     ) -> Iterator[tuple[int, Part]]:
-        gone = _Gone()
+        missing = MissingFile()
         try:
             while not stop():
                 try:
@@ -240,26 +309,13 @@ class Journal:
                         yield self._next(follower.at, part), part
                         if stop():
                             return
-                except FileNotFoundError as problem:
+                except FileNotFoundError as error:
                     follower.close()
-                    gone.look_again(follower.at, problem)
+                    missing.look_again(follower.at, error)
                     continue
                 wait()
         finally:
             follower.close()
-
-
-class _Gone:
-    """Handles a file that disappears: after sealing or compaction it is found elsewhere. Missing twice, it is lost."""
-
-    def __init__(self) -> None:
-        self._last: tuple[int, str] | None = None
-
-    def look_again(self, at: int, problem: FileNotFoundError) -> None:
-        this = (at, str(problem.filename))
-        if this == self._last:
-            raise CorruptData(f"{problem.filename}: it is missing") from None
-        self._last = this
 
 
 def _last(part: Part) -> int:
@@ -274,13 +330,12 @@ def _begins_with_checkpoint(part: Part) -> bool:
 
 
 def _records(part: Part, at: int, *, control: bool) -> Iterator[Record]:
-    if not isinstance(part, Block):
-        found = part.records()
-    elif control:
-        found = (each for each in skim(part.data) if isinstance(each, Record) and not is_frame(each))
+    records: Iterator[Record]
+    if isinstance(part, Block) and control:
+        records = (entry for entry in skim(part.data) if isinstance(entry, Record) and not is_frame(entry))
     else:
-        found = part.records()
-    return (record for record in found if record.position >= at)
+        records = part.records()
+    return (record for record in records if record.position >= at)
 
 
 def _blocks(records: Iterator[Record]) -> Iterator[Block]:
@@ -369,15 +424,13 @@ class JournalCursor(Journal):
 
     def _one(self) -> Record | _Mark:
         """Return the next record or mark. If a file has disappeared, look again: it was sealed or compacted."""
-        gone = None
+        missing = MissingFile()
         while True:
             try:
                 return self._one_of_what_was_begun()
-            except FileNotFoundError as problem:
+            except FileNotFoundError as error:
                 self.let_go()
-                if problem.filename == gone:
-                    raise CorruptData(f"{gone}: it is missing") from None
-                gone = problem.filename
+                missing.look_again(self.at, error)
 
     def _one_of_what_was_begun(self) -> Record | _Mark:
         if self._begun is None:
@@ -393,7 +446,7 @@ class JournalCursor(Journal):
             self._follower_now = self._follower(self.at, control=self._control, synced_only=False)
         for part in self._follower_now.news():
             self._step_over_what_is_gone(part)
-            for record in _step_records(part, self.at, control=self._control):
+            for record in _records(part, self.at, control=self._control):
                 self.at = record.position + 1
                 yield record
             self.at = (part.head.last if isinstance(part, Block) else part.last) + 1
@@ -407,12 +460,3 @@ class JournalCursor(Journal):
             floor = self.first
             if floor is None or floor <= missing.last:
                 raise
-
-
-def _step_records(part: Part, at: int, *, control: bool) -> Iterator[Record]:
-    found: Iterator[Record]
-    if isinstance(part, Block) and control:
-        found = (each for each in skim(part.data) if isinstance(each, Record) and not is_frame(each))
-    else:
-        found = part.records()
-    return (record for record in found if record.position >= at)

@@ -22,7 +22,8 @@ from mew.errors import MewError
 from mew.journal.block_format import CorruptData
 from mew.journal.compaction import exclusive_maintenance
 from mew.journal.layout import DIGITS, SECOND, JournalFolder, Segment, first_position
-from mew.journal.segments import make_folder, read_control, read_footer
+from mew.journal.segment_reader import read_control, read_footer
+from mew.journal.segments import make_folder
 from mew.journal.wal import sync_folder
 from mew.protocol.records import CHECKPOINT
 

@@ -19,7 +19,8 @@ import pyarrow as pa
 from mew.journal.arrow import to_batches
 from mew.journal.block_format import HEAD_BYTES, CorruptData, Head, check, read_head
 from mew.journal.layout import DIGITS, FRAMES, JournalFolder, Segment, first_position, segments_in
-from mew.journal.segments import verify, write_segment
+from mew.journal.segment_reader import verify
+from mew.journal.segments import write_segment
 from mew.journal.wal import Block, LogDamaged, read_blocks, sync_folder
 
 _PIECE_RECORDS: Final = 16_384

@@ -11,8 +11,8 @@ import pyarrow.compute as pc
 
 from mew.journal.block_format import CorruptData, FrameCount, skim
 from mew.journal.layout import JournalFolder, Segment
-from mew.journal.reader import is_frame
-from mew.journal.segments import read_control, read_footer, read_frames
+from mew.journal.reader import MissingFile, is_frame
+from mew.journal.segment_reader import read_control, read_footer, read_frames
 from mew.journal.wal import Block, Damage, scan
 from mew.protocol import raw_json
 from mew.protocol.records import CHECKPOINT, FRAME, START
@@ -20,7 +20,6 @@ from mew.protocol.timestamps import rfc3339
 
 Progress: TypeAlias = Callable[[int, int], None]
 """Receives the number of files read so far, and the total."""
-_TRIES: Final = 5
 _CONTROL: Final = ("time", "event")
 _FRAMES: Final = ("time", "event", "stream_id")
 
@@ -57,12 +56,14 @@ class JournalStats(msgspec.Struct, kw_only=True):
 
 def collect_stats(folder: JournalFolder, progress: Progress = lambda done, total: None) -> JournalStats:
     """Return the current summary. Raises `CorruptData` if files are missing or cannot be read."""
-    for _ in range(_TRIES):
+    missing = MissingFile()
+    while True:
         try:
             return _look(folder, progress)
-        except FileNotFoundError:
-            continue  # Sealed or compacted in the meantime: the records are in other files now.
-    raise CorruptData(f"{folder.root}: files of the space {folder.space!r} are missing: see mew journal verify")
+        except FileNotFoundError as error:
+            if missing.is_lost(0, error):
+                text = f"{folder.root}: files of the space {folder.space!r} are missing: see mew journal verify"
+                raise CorruptData(text) from None
 
 
 def _look(folder: JournalFolder, progress: Progress) -> JournalStats:

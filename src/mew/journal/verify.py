@@ -16,10 +16,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from mew.journal import segments
 from mew.journal.block_format import EVENTS, FrameCount, skim
 from mew.journal.layout import JournalFolder, Segment, first_position
+from mew.journal.reader import MissingFile
 from mew.journal.recovery import synced_bytes
+from mew.journal.segment_reader import read_control, read_frames
+from mew.journal.segment_reader import verify as verify_segment
+from mew.journal.segments import SegmentDamaged
 from mew.journal.wal import Block, Damage, is_torn, scan
 from mew.protocol.records import CHECKPOINT
 
@@ -183,7 +186,7 @@ class _Verification:
         self.records = self.unreachable = self.segments = self.logs = self.blocks = self.bytes = 0
 
     def run(self) -> Report:
-        gone = ""
+        missing = MissingFile()
         while True:
             # List the logs first: a log that is sealed in the meantime is then found among the segments.
             logs = self.folder.logs()
@@ -195,10 +198,9 @@ class _Verification:
                 break
             except FileNotFoundError as problem:
                 # Sealed or compacted in the meantime: the records are in another file now.
-                if str(problem.filename) == gone:
-                    self._add(Path(gone), "it is missing")
+                if missing.is_lost(self.next, problem):
+                    self._add(Path(problem.filename), "it is missing")
                     break
-                gone = str(problem.filename)
         self._check_beginning()
         self._check_end()
         return self._report()
@@ -250,9 +252,9 @@ class _Verification:
 
     def _segment(self, segment: Segment) -> None:
         try:
-            segments.verify(segment)
-            control, frames = (read(segment, _COLUMNS) for read in (segments.read_control, segments.read_frames))
-        except segments.SegmentDamaged as damage:
+            verify_segment(segment)
+            control, frames = (read(segment, _COLUMNS) for read in (read_control, read_frames))
+        except SegmentDamaged as damage:
             place = place_of_damage(damage.path) if damage.path.exists() else ""
             self._add(damage.path, damage.problem, place)
             self._take(segment.control, segment.first, segment.last, checkpoint=False)

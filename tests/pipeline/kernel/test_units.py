@@ -12,7 +12,7 @@ from mew.journal.block_format import CorruptData
 from mew.journal.compaction import compact
 from mew.journal.layout import JournalFolder
 from mew.journal.reader import RecordsMissing
-from mew.journal.segments import read_frames
+from mew.journal.segment_reader import read_frames
 from mew.pipeline.kernel import units
 from mew.pipeline.kernel.units import Unit, cut, read
 from tools.journal_generator import generate

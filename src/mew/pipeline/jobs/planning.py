@@ -11,7 +11,7 @@ import msgspec
 
 from mew.errors import MewError
 from mew.journal.layout import JournalFolder, Segment, first_position, spaces
-from mew.journal.segments import read_control, read_footer
+from mew.journal.segment_reader import read_control, read_footer, starts_with_checkpoint
 from mew.pipeline.jobs.soundness import damage, same_past
 from mew.pipeline.lake.values import Progress
 from mew.protocol.records import CHECKPOINT
@@ -197,15 +197,8 @@ def _cover(segments: Sequence[Segment], start: int) -> int:
 
 def _begin_anew(folder: JournalFolder, segment: Segment, wanted: int, *, is_first: bool) -> int:
     """The records before this segment are gone: a checkpoint at its front stands for them, and so does a beginning."""
-    if segment.first == 0 or _begins_with_checkpoint(segment):
+    if segment.first == 0 or starts_with_checkpoint(segment):
         return segment.first
     if is_first:
         return segment.first  # the floor that retention left: the first checkpoint behind it is begun with
     raise JournalGap(folder, wanted, segment.first - 1)
-
-
-def _begins_with_checkpoint(segment: Segment) -> bool:
-    rows = read_control(segment, ["position", "event"])
-    return bool(
-        rows.num_rows and rows["position"][0].as_py() == segment.first and rows["event"][0].as_py() == CHECKPOINT
-    )

@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from mew.journal.layout import JournalFolder, Segment
-from mew.journal.segments import read_control, read_footer, read_frames
+from mew.journal.segment_reader import read_control, read_footer, read_frames
 from mew.pipeline.control.said import SPOKEN
 from mew.protocol.handlers.data import SKIPPED
 from mew.protocol.records import GAP

@@ -7,7 +7,8 @@ from contextlib import suppress
 
 from mew.errors import MewError
 from mew.journal.layout import JournalFolder, Segment
-from mew.journal.segments import SegmentDamaged, check_bytes, read_control, read_frames
+from mew.journal.segment_reader import check_bytes, read_control, read_frames
+from mew.journal.segments import SegmentDamaged
 
 
 class LakeJournalMismatch(MewError):
