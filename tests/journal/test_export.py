@@ -13,7 +13,7 @@ from mcap.reader import make_reader
 from mcap.records import Channel, Message, Schema
 
 from mew.journal import export_mcap
-from mew.journal.export import JournalExportError, RecordFilter, to_json, whole_file, write_jsonl
+from mew.journal.export import JournalExportError, RecordFilter, record_to_json, whole_file, write_jsonl
 from mew.journal.export_mcap import write_mcap
 from mew.journal.reader import Journal
 from mew.protocol.records import Record
@@ -69,7 +69,7 @@ def test_a_line_has_every_column_of_its_record(tmp_path: Path) -> None:
     ],
 )
 def test_an_envelope_stands_in_its_line_as_it_was_sent(payload: bytes, expected: bytes) -> None:
-    line = to_json(Record(7, NOON, "envelope", "alice", "chat", "a", size=len(payload), payload=payload))
+    line = record_to_json(Record(7, NOON, "envelope", "alice", "chat", "a", size=len(payload), payload=payload))
     assert b'"payload":' + expected in line
     assert b"\n" not in line
     assert json.loads(line)["position"] == 7
@@ -77,7 +77,7 @@ def test_an_envelope_stands_in_its_line_as_it_was_sent(payload: bytes, expected:
 
 @pytest.mark.parametrize("payload", [b"{", b"\xff\xfe", b'{"a":NaN}', b"[" * 5000 + b"]" * 5000])
 def test_what_is_no_json_is_given_in_base64_whoever_claims_it_is(payload: bytes) -> None:
-    line = json.loads(to_json(Record(7, NOON, "rejected", "alice", size=len(payload), payload=payload)))
+    line = json.loads(record_to_json(Record(7, NOON, "rejected", "alice", size=len(payload), payload=payload)))
     assert base64.b64decode(line["payload_base64"]) == payload
     assert "payload" not in line
 

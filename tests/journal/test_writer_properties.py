@@ -19,8 +19,8 @@ from mew.journal.layout import HOUR, first_position
 from mew.journal.recovery import synced_bytes
 from mew.journal.settings import ErrorPolicy, JournalSettings, SyncMode
 from mew.protocol.records import CHECKPOINT
-from tests.support.hypothesis_settings import examples
 from tests.journal.writer_harness import NOON, FailingCall, WriterHarness, control, frames
+from tests.support.hypothesis_settings import examples
 
 Action = Literal[
     "control", "frames", "checkpoint", "commit", "next hour", "write error", "partial write", "no file", "sync error",

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mew.protocol.errors import InvalidEnvelope
-from mew.protocol.frames import build, header, is_frame, split
+from mew.protocol.frames import build, frame_body, header, is_frame, split
 
 
 @given(stream_id=st.text(min_size=1).filter(lambda text: "#" not in text), payload=st.binary())
@@ -40,3 +40,19 @@ def test_splitting_either_gives_a_name_or_refuses(rest: bytes) -> None:
 def test_a_frame_has_a_name_between_two_marks(message: bytes, why: str) -> None:
     with pytest.raises(InvalidEnvelope, match=why):
         split(message)
+
+
+@pytest.mark.parametrize(
+    ("data", "text", "encoding", "shown"),
+    [
+        (b"caf\xc3\xa9", True, "text", "café"),
+        (b"caf\xc3\xa9", False, "base64", "Y2Fmw6k="),
+        (b"\xff\x00", True, "base64", "/wA="),
+    ],
+)
+def test_a_frame_in_json_is_text_only_if_it_was_sent_as_text_and_is_utf_8(
+    data: bytes, text: bool, encoding: str, shown: str
+) -> None:
+    assert frame_body("moves", data, text=text) == {"stream_id": "moves", "encoding": encoding, "data": shown}
+    if text:
+        assert frame_body("moves", data) == frame_body("moves", data, text=True)

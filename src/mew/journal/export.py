@@ -19,7 +19,6 @@ from mew.protocol.records import ENVELOPE, FRAME, FRAME_REJECTED, Record
 from mew.protocol.timestamps import rfc3339
 
 _NO_BREAKS: Final = bytes.maketrans(b"\r\n", b"  ")
-"""An envelope may have line breaks between tokens, but not within them."""
 
 
 class RecordFilter(msgspec.Struct, frozen=True, kw_only=True):
@@ -96,29 +95,34 @@ def last_of(journal: Journal, wanted: RecordFilter, count: int) -> tuple[list[Re
         span *= _WIDER
 
 
-class _Line(msgspec.Struct):
-    """The columns of a record, in order."""
+class RecordBody(msgspec.Struct):
+    """A record as JSON, with the columns of the journal in order."""
 
     position: int
     time: str
     event: str
-    participant: str
-    kind: str | None
-    envelope_id: str | None
-    stream_id: str | None
-    frame_number: int | None
-    sequence: int | None
-    reason: str | None
-    size: int
+    participant: str | None = None
+    kind: str | None = None
+    envelope_id: str | None = None
+    stream_id: str | None = None
+    frame_number: int | None = None
+    sequence: int | None = None
+    reason: str | None = None
+    size: int | None = None
     payload: msgspec.Raw | msgspec.UnsetType | None = msgspec.UNSET
     payload_base64: bytes | msgspec.UnsetType = msgspec.UNSET
-    """Used instead of `payload` if the payload is not JSON."""
+    """Replaces `payload` if that is not JSON."""
     capability: str | None = None
+    withheld: bool | msgspec.UnsetType = msgspec.UNSET
+    """The caller of the HTTP API may not see the content.
+
+    Only position, time and event are set; frames also have stream and number, rejections also have a reason.
+    """
 
 
-def to_json(record: Record) -> bytes:
-    """Encode a record as one line. Envelopes keep their JSON with all digits; other bytes are base64."""
-    line = _Line(
+def record_body(record: Record) -> RecordBody:
+    """Return a record without its payload."""
+    return RecordBody(
         record.position,
         rfc3339(record.time),
         record.event,
@@ -132,15 +136,25 @@ def to_json(record: Record) -> bytes:
         record.size,
         capability=record.capability,
     )
+
+
+def record_to_json(record: Record) -> bytes:
+    """Encode a record as one line. Envelopes keep their JSON with all digits; other bytes are base64."""
+    body = record_body(record)
     if record.event in (FRAME, FRAME_REJECTED):
-        line.payload_base64 = record.payload
+        body.payload_base64 = record.payload
     elif not record.payload:
-        line.payload = None
+        body.payload = None
     elif is_json(record.payload):
-        line.payload = msgspec.Raw(record.payload.translate(_NO_BREAKS))
+        body.payload = msgspec.Raw(without_line_breaks(record.payload))
     else:
-        line.payload_base64 = record.payload
-    return raw_json.encode(line)
+        body.payload_base64 = record.payload
+    return raw_json.encode(body)
+
+
+def without_line_breaks(json: bytes) -> bytes:
+    """Replace line breaks by spaces. JSON may have them between tokens, but not within them."""
+    return json.translate(_NO_BREAKS)
 
 
 def is_json(payload: bytes) -> bool:
@@ -156,7 +170,7 @@ def write_jsonl(records: Iterable[Record], file: IO[bytes]) -> int:
     """Write one line per record; return the number of records."""
     count = 0
     for record in records:
-        file.write(to_json(record) + b"\n")
+        file.write(record_to_json(record) + b"\n")
         count += 1
     return count
 

@@ -23,7 +23,7 @@ from mcap.writer import Writer
 
 from mew import __version__
 from mew.errors import MewError
-from mew.journal.export import JournalExportError, RecordFilter, is_json, to_json
+from mew.journal.export import JournalExportError, RecordFilter, is_json, record_to_json
 from mew.journal.reader import Journal, is_frame
 from mew.protocol import kinds, raw_json
 from mew.protocol.records import CHECKPOINT, CONSUMED, ENVELOPE, FRAME, WELCOMED, Record
@@ -138,7 +138,9 @@ class _Export:
         elif record.event in _ENVELOPES:
             self._put(record, self._channel(f"{self._space}/control", _ENVELOPE), record.payload, record.position)
         else:
-            self._put(record, self._channel(f"{self._space}/events", _ENVELOPE), to_json(record), record.position)
+            self._put(
+                record, self._channel(f"{self._space}/events", _ENVELOPE), record_to_json(record), record.position
+            )
 
     def _add_data(self, record: Record) -> None:
         stream_id = str(record.stream_id)

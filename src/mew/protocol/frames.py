@@ -3,6 +3,7 @@
 Pure. This module never interprets the bytes after the second `#`.
 """
 
+from base64 import b64encode
 from collections.abc import Set as AbstractSet
 
 import msgspec
@@ -45,3 +46,16 @@ def split(message: bytes) -> tuple[str, bytes]:
     if end == 1:
         raise InvalidEnvelope("a frame is `#<stream_id>#<bytes>`; the stream id is empty")
     return message[1:end].decode(errors="replace"), message[end + 1 :]
+
+
+def frame_body(stream_id: str | None, data: bytes, *, text: bool = True) -> dict[str, str | None]:
+    """Return a frame as the fields of a JSON object: its bytes as text if they are UTF-8, otherwise in base64.
+
+    With `text=False`, the frame was sent as binary, and its bytes are always in base64 (protocol §5).
+    """
+    if text:
+        try:
+            return {"stream_id": stream_id, "encoding": "text", "data": data.decode()}
+        except UnicodeDecodeError:
+            pass
+    return {"stream_id": stream_id, "encoding": "base64", "data": b64encode(data).decode()}

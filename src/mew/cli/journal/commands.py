@@ -18,7 +18,7 @@ from mew.cli.common.errors import FAILED, CommandFailed, UsageError
 from mew.cli.common.io import Progress, bar
 from mew.cli.journal.options import JournalLocation, RecordOptions, folder_of
 from mew.journal.block_format import CorruptData
-from mew.journal.export import RecordFilter, last_of, to_json, whole_file, write_jsonl
+from mew.journal.export import RecordFilter, last_of, record_to_json, whole_file, write_jsonl
 from mew.journal.layout import CONTROL, FRAMES, HOUR, SECOND, JournalFolder
 from mew.journal.reader import Journal, RecordsMissing
 from mew.protocol.records import Record
@@ -106,7 +106,7 @@ def tail(
     found, following = last_of(journal, wanted, max(number, 0))
 
     def show(record: Record) -> None:
-        print(to_json(record).decode() if json else readable(record, colours=colours), flush=follow)
+        print(record_to_json(record).decode() if json else readable(record, colours=colours), flush=follow)
 
     for record in found:
         show(record)

@@ -4,7 +4,6 @@ They come from the journal's HTTP API. It can start anywhere in the past, includ
 gap after a disconnect. If a space has no journal, they come from an observer's WebSocket, starting now. Prints nothing.
 """
 
-import base64
 import queue
 import threading
 import time
@@ -18,6 +17,7 @@ from mew.cli.common.errors import Unreachable
 from mew.cli.common.http_client import ApiError, GatewayClient
 from mew.cli.common.target import GatewayTarget
 from mew.errors import MewError
+from mew.protocol.frames import frame_body
 from mew.protocol.patterns import KindPattern
 
 WINDOW: Final = 512
@@ -291,9 +291,4 @@ def has_no_journal(error: MewError) -> bool:
 
 def frame_json(seen: FeedEvent) -> dict[str, Any]:
     """Return a raw frame as JSON, in the format of an `output_log` (protocol §5)."""
-    data = seen.frame or b""
-    try:
-        told = {"encoding": "text", "data": data.decode()}
-    except UnicodeDecodeError:
-        told = {"encoding": "base64", "data": base64.b64encode(data).decode()}
-    return {"frame": {"stream_id": seen.stream_id, **told}}
+    return {"frame": frame_body(seen.stream_id, seen.frame or b"")}

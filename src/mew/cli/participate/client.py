@@ -1,7 +1,6 @@
 """`mew client`: sends lines of JSON from stdin to a space and prints what the space sends."""
 
 import asyncio
-import base64
 import signal
 from collections.abc import Container, Coroutine
 from dataclasses import dataclass
@@ -17,6 +16,7 @@ from mew.client import Frame
 from mew.client.dispatcher import Message
 from mew.errors import MewError
 from mew.protocol import kinds
+from mew.protocol.frames import frame_body
 
 if TYPE_CHECKING:
     from mew.cli.participate.client_io import LineSender, PipeLines, PipeWriter
@@ -235,14 +235,5 @@ def written(message: Message) -> bytes:
     """Return a received message as one line."""
     if not isinstance(message, Frame):
         return message.encode() + b"\n"
-    frame = {"stream_id": message.stream_id, **_data(message)}
+    frame = frame_body(message.stream_id, message.data, text=message.text)
     return msgspec.json.encode({"frame": frame}) + b"\n"
-
-
-def _data(frame: Frame[Any]) -> dict[str, str]:
-    if frame.text:
-        try:
-            return {"encoding": "text", "data": frame.data.decode()}
-        except UnicodeDecodeError:
-            pass
-    return {"encoding": "base64", "data": base64.b64encode(frame.data).decode()}

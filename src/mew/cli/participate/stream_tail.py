@@ -18,6 +18,7 @@ from mew.cli.participate.stream_feed import unpacked
 from mew.client import Space, connect
 from mew.client.frames import Frame, StreamGap, receives
 from mew.client.subscriptions import Subscription
+from mew.protocol.frames import frame_body
 
 Form = Literal["raw", "json", "text"]
 LOOK_SECONDS: Final = 1.0
@@ -152,13 +153,9 @@ def _line(frame: Frame[Any], data: bytes) -> str:
 
 
 def _json(frame: Frame[Any]) -> str:
-    told: dict[str, Any] = {"stream_id": frame.stream_id}
-    if frame.sender is not None:
-        told |= {"from": frame.sender, "sequence": frame.sequence}
-        if frame.format_id is not None:
-            told["format_id"] = frame.format_id
-        return as_json({**told, "content": msgspec.Raw(frame.data)})
-    try:
-        return as_json({**told, "encoding": "text", "data": frame.data.decode()})
-    except UnicodeDecodeError:
-        return as_json({**told, "encoding": "base64", "data": frame.data})
+    if frame.sender is None:
+        return as_json(frame_body(frame.stream_id, frame.data))
+    fields: dict[str, Any] = {"stream_id": frame.stream_id, "from": frame.sender, "sequence": frame.sequence}
+    if frame.format_id is not None:
+        fields["format_id"] = frame.format_id
+    return as_json({**fields, "content": msgspec.Raw(frame.data)})

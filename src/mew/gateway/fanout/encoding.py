@@ -4,15 +4,13 @@ Consecutive frames from one writer form one item: a reader receives all of them 
 """
 
 import struct
-from base64 import b64encode
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
 from mew.protocol import Record, raw_json
-from mew.protocol.frames import split
+from mew.protocol.frames import frame_body, split
 
 _TEXT: Final = 0x81
 _BINARY: Final = 0x82
@@ -97,10 +95,4 @@ def readable(item: EncodedMessage) -> list[bytes]:
 
 def _readable_frame(message: bytes, *, text: bool) -> bytes:
     stream_id, data = split(message)
-    shown: dict[str, Any] = {"stream_id": stream_id, "encoding": "text", "data": None}
-    if text:
-        with suppress(UnicodeDecodeError):
-            shown["data"] = data.decode()
-    if shown["data"] is None:
-        shown.update(encoding="base64", data=b64encode(data).decode())
-    return raw_json.encode({"frame": shown})
+    return raw_json.encode({"frame": frame_body(stream_id, data, text=text)})

@@ -21,6 +21,7 @@ from mew.gateway.http.exchange import Exchange, admit, credentials, exchange_of
 from mew.gateway.journal_access import JournalAccess, StreamAudiences
 from mew.gateway.journaling import OpenJournal
 from mew.journal.block_format import CorruptData
+from mew.journal.export import RecordBody, record_body, without_line_breaks
 from mew.journal.reader import JournalCursor, RecordsMissing
 from mew.protocol import Identity, JoinRequest, ProtocolError, Record, raw_json, records
 from mew.protocol.errors import InternalError, InvalidRequest, NotFound, QuotaExceeded
@@ -47,8 +48,6 @@ SLOW_SECONDS: Final = 1.0
 MOST_WAIT_SECONDS: Final = 1.0
 """Longest wait of a reader over budget, in seconds: its token is checked again after that."""
 MOST_CHECKED: Final = 10_000
-_NO_BREAKS: Final = bytes.maketrans(b"\r\n", b"  ")
-"""JSON envelopes may have line breaks between tokens; within a token there are none."""
 _HEADERS: Final = {"cache-control": "no-store"}
 _REFUSALS: Final = frozenset({records.REJECTED, records.FRAME_REJECTED})
 """All callers may see that a message was rejected and why, but not its content."""
@@ -60,31 +59,6 @@ class JournalQuery(msgspec.Struct, frozen=True):
     start: int
     limit: int
     control: bool
-
-
-class JournalRecordBody(msgspec.Struct):
-    """A record as returned to the caller, with the columns of the journal."""
-
-    position: int
-    time: str
-    event: str
-    participant: str | None = None
-    kind: str | None = None
-    envelope_id: str | None = None
-    stream_id: str | None = None
-    frame_number: int | None = None
-    sequence: int | None = None
-    reason: str | None = None
-    size: int | None = None
-    payload: msgspec.Raw | msgspec.UnsetType | None = msgspec.UNSET
-    payload_base64: bytes | msgspec.UnsetType = msgspec.UNSET
-    """Replaces `payload` if that is not JSON."""
-    capability: str | None = None
-    withheld: bool | msgspec.UnsetType = msgspec.UNSET
-    """The caller may not see the content.
-
-    Only position, time and event are set; frames also have stream and number, rejections also have a reason.
-    """
 
 
 class _Known:
@@ -322,36 +296,27 @@ def _step(steps: JournalCursor, onlooker: JournalAccess) -> bytes:
     """Return the next events, encoded. Empty if only frames arrived and the reader does not want them."""
     return b"".join(
         b"id: %d\nevent: %b\ndata: %b\n\n"
-        % (record.position, record.event.encode(), shown(record, onlooker).translate(_NO_BREAKS))
+        % (record.position, record.event.encode(), without_line_breaks(shown(record, onlooker)))
         for record in steps.take(STEP_RECORDS, STEP_BYTES)
     )
 
 
 def shown(record: Record, onlooker: JournalAccess) -> bytes:
     """Return a record as JSON, reduced to what the caller may see."""
-    form = JournalRecordBody(record.position, rfc3339(record.time), record.event)
     if not onlooker.sees(record):
-        form.withheld = True
+        body = RecordBody(record.position, rfc3339(record.time), record.event, withheld=True)
         if record.frame_number is not None:
-            form.kind, form.stream_id, form.frame_number = record.kind, record.stream_id, record.frame_number
+            body.kind, body.stream_id, body.frame_number = record.kind, record.stream_id, record.frame_number
         elif record.event in _REFUSALS:
-            form.participant, form.kind, form.reason = record.participant, record.kind, record.reason
-            form.stream_id, form.size = record.stream_id, record.size
-        return raw_json.encode(form)
-    form.participant = record.participant
-    form.kind = record.kind
-    form.envelope_id = record.envelope_id
-    form.stream_id = record.stream_id
-    form.frame_number = record.frame_number
-    form.sequence = record.sequence
-    form.reason = record.reason
-    form.size = record.size
-    form.capability = record.capability
+            body.participant, body.kind, body.reason = record.participant, record.kind, record.reason
+            body.stream_id, body.size = record.stream_id, record.size
+        return raw_json.encode(body)
+    body = record_body(record)
     if record.event == records.FRAME:
-        form.payload_base64 = record.payload
+        body.payload_base64 = record.payload
     else:
-        form.payload = msgspec.Raw(record.payload) if record.payload else None
-    return raw_json.encode(form)
+        body.payload = msgspec.Raw(record.payload) if record.payload else None
+    return raw_json.encode(body)
 
 
 def _unreadable(kept: OpenJournal, steps: JournalCursor, problem: Exception) -> InternalError:
