@@ -4,10 +4,13 @@ import os
 import shutil
 import threading
 from collections.abc import Callable
+from itertools import product
 from pathlib import Path
 
+import pyarrow.parquet as pq
 import pytest
 
+from mew.journal import segments
 from mew.journal.arrow import to_arrow
 from mew.journal.block_format import FrameBatch, encode
 from mew.journal.compaction import compact
@@ -232,9 +235,9 @@ def test_a_missing_frames_file_and_one_that_nobody_knows_of_are_found(tmp_path: 
     kept = varied(tmp_path)
     one, other, _ = kept.folder.segments()
     shutil.move(one.frames, other.frames)
-    assert [(problem.path, problem.place[:13]) for problem in verified(kept).problems] == [
+    assert [(problem.path, problem.place) for problem in verified(kept).problems] == [
         (one.frames, ""),
-        (other.frames, "between bytes"),
+        (other.frames, ""),
     ]
 
 
@@ -255,10 +258,29 @@ def test_segments_cut_off_anywhere_are_damaged(tmp_path: Path) -> None:
         for size in range(0, len(whole), len(whole) // 25):
             path.write_bytes(whole[:size])
             problem = only_problem(kept)
-            assert (problem.path, problem.sort) == (path, "damage")
-            assert problem.place.startswith("between bytes ")
+            assert (problem.path, problem.place, problem.sort) == (path, "", "damage")
             assert read_until_damage(kept)[0] == kept.records[:12]
         path.write_bytes(whole)
+
+
+def test_a_damaged_page_is_named_by_its_row_group(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(segments, "GROUP_ROWS", 4)
+    kept = varied(tmp_path)
+    segment = kept.folder.segments()[1]
+    groups = 0
+    for path in (segment.control, segment.frames):
+        whole = path.read_bytes()
+        metadata = pq.read_metadata(path)
+        for group, column in product(range(metadata.num_row_groups), range(metadata.num_columns)):
+            chunk = metadata.row_group(group).column(column)
+            begin = min(chunk.data_page_offset, chunk.dictionary_page_offset or chunk.data_page_offset)
+            end = begin + chunk.total_compressed_size
+            path.write_bytes(whole[: end - 1] + bytes([whole[end - 1] ^ 1]) + whole[end:])
+            assert str(only_problem(kept)) == f"{path}: row group {group}: its checksum is wrong"
+        path.write_bytes(whole)
+        groups += metadata.num_row_groups
+    assert groups > 2
+    assert verified(kept).problems == ()
 
 
 def test_a_flipped_bit_anywhere_is_found_and_named_and_nothing_is_invented(tmp_path: Path) -> None:

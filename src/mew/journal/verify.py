@@ -1,20 +1,20 @@
 """Verifies a journal: checksums, positions without a gap, times that never decrease.
 
-It reads everything and changes nothing. Each damage is reported with its file and place; in a Parquet file, as
-precisely as the page checksums allow. An incomplete block at the end of the last log is the result of a crash, not
-damage.
+It reads everything and changes nothing. Each damage is reported with its file and place. In a Parquet file, the place
+is the row group, if the checksums of its pages locate the damage. An incomplete block at the end of the last log is the
+result of a crash, not damage.
 """
 
 from collections.abc import Callable
 from itertools import zip_longest
 from pathlib import Path
 from typing import Any, Final, Literal, TypeAlias
-from zlib import crc32
 
 import msgspec
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.parquet as pq
 
 from mew.journal.block_format import EVENTS, FrameCount, skim
 from mew.journal.layout import JournalFolder, Segment, first_position
@@ -25,100 +25,6 @@ from mew.journal.segment_reader import verify as verify_segment
 from mew.journal.segments import SegmentDamaged
 from mew.journal.wal import Block, Damage, is_torn, scan
 from mew.protocol.records import CHECKPOINT
-
-_MAGIC: Final = b"PAR1"
-_END: Final = 8
-"""Size of the end of a file in bytes: the length of its footer, and the magic."""
-_SIZE, _CHECKSUM = 3, 4
-"""Fields of a page header: size of its data as stored, in bytes, and their checksum."""
-_I32: Final = 5
-_OTHER_NUMBERS: Final = (4, 6)
-_BINARY, _STRUCT = 8, 12
-_FIXED: Final = {1: 0, 2: 0, 3: 1, 7: 8}
-"""Bytes per type, for types of fixed size. Lists and maps do not occur in page headers."""
-_BITS: Final = 64
-
-
-def place_of_damage(path: Path) -> str:
-    """Describe the byte range of a file that contains the damage."""
-    whole = path.read_bytes()
-    first, last = _range(whole)
-    return f"between bytes {first} and {last}"
-
-
-def _range(whole: bytes) -> tuple[int, int]:
-    at, size = len(_MAGIC), len(whole)
-    if not whole.startswith(_MAGIC):
-        return 0, min(at, size)
-    footer = size - _END - int.from_bytes(whole[-_END:-4], "little")
-    end = footer if whole.endswith(_MAGIC) and footer >= at else size
-    while at < end:
-        try:
-            head = _Head(whole, at)
-        except (IndexError, ValueError, RecursionError):
-            return at, size
-        data = whole[head.end : head.end + head.size]
-        if crc32(data) != head.checksum:
-            return at, head.end + len(data)
-        at = head.end + head.size
-    # All pages have the right data, so the damage is in the metadata.
-    return len(_MAGIC), size
-
-
-class _Head:
-    """A page header in Thrift's compact protocol. Raises `ValueError` or `IndexError` if there is none here."""
-
-    def __init__(self, whole: bytes, at: int) -> None:
-        self._whole = whole
-        self.end = at
-        found = self._struct()
-        self.size, self.checksum = found.get(_SIZE, -1), found.get(_CHECKSUM, 0) & 0xFFFFFFFF
-        if self.size < 0 or self.end > len(whole):
-            raise ValueError("no page has this head")
-
-    def _byte(self) -> int:
-        self.end += 1
-        return self._whole[self.end - 1]
-
-    def _number(self) -> int:
-        value = shift = 0
-        while shift < _BITS:
-            byte = self._byte()
-            value |= (byte & 0x7F) << shift
-            shift += 7
-            if byte < 0x80:
-                return value
-        raise ValueError("no number has so many bytes")
-
-    def _signed(self) -> int:
-        value = self._number()
-        return value >> 1 ^ -(value & 1)
-
-    def _struct(self) -> dict[int, int]:
-        """Skip a struct, and return its 32-bit integers by field number."""
-        found: dict[int, int] = {}
-        field = 0
-        while byte := self._byte():
-            field = field + (byte >> 4) if byte >> 4 else self._signed()
-            if byte & 15 == _I32:
-                found[field] = self._signed()
-            else:
-                self._skip(byte & 15)
-        return found
-
-    def _skip(self, sort: int) -> None:
-        if sort in _FIXED:
-            self.end += _FIXED[sort]
-        elif sort in _OTHER_NUMBERS:
-            self._number()
-        elif sort == _BINARY:
-            length = self._number()
-            self.end += length
-        elif sort == _STRUCT:
-            self._struct()
-        else:
-            raise ValueError(f"a head has nothing of type {sort}")
-
 
 Sort: TypeAlias = Literal["damage", "torn", "unrecorded"]
 Progress: TypeAlias = Callable[[int, int], None]
@@ -132,7 +38,7 @@ class Problem(msgspec.Struct, frozen=True):
 
     path: Path
     place: str
-    """Byte or row in the file; empty if the problem concerns the whole file."""
+    """Byte, row or row group in the file; empty if the problem concerns the whole file or cannot be located."""
     what: str
     sort: Sort = "damage"
     """`torn`: left at the end by a crash. `unrecorded`: the gateway could not write records, and reported it."""
@@ -255,8 +161,7 @@ class _Verification:
             verify_segment(segment)
             control, frames = (read(segment, _COLUMNS) for read in (read_control, read_frames))
         except SegmentDamaged as damage:
-            place = place_of_damage(damage.path) if damage.path.exists() else ""
-            self._add(damage.path, damage.problem, place)
+            self._add(damage.path, damage.problem, damaged_row_group(damage.path))
             self._take(segment.control, segment.first, segment.last, checkpoint=False)
             return
         events = control["event"]
@@ -390,3 +295,18 @@ def _size(*paths: Path) -> int:
         except FileNotFoundError:
             continue
     return total
+
+
+def damaged_row_group(path: Path) -> str:
+    """Name the first row group of a Parquet file that cannot be read; empty if the file is missing or all can be read.
+
+    Arrow compares the checksum of each page. A damaged footer, and most damage between pages, have no place.
+    """
+    index = -1
+    try:
+        with pq.ParquetFile(path, page_checksum_verification=True) as file:
+            for index in range(file.num_row_groups):
+                file.read_row_group(index)
+    except (OSError, ValueError, KeyError, pa.ArrowException):
+        return "" if index < 0 else f"row group {index}"
+    return ""
