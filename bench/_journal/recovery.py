@@ -14,10 +14,10 @@ from typing import Final
 
 import msgspec
 
-from mew.journal.block_format import Entry, FrameBatch
+from mew.journal.block_format import FrameBatch, JournalEntry
 from mew.journal.layout import HOUR, JournalFolder
 from mew.journal.recovery import recover
-from mew.journal.sealing import seal
+from mew.journal.sealing import seal_log
 from mew.journal.wal import LogWriter
 from mew.journal.writer import ReplayBudget
 from mew.protocol import SpaceState
@@ -96,12 +96,12 @@ def _let_fall_behind(folder: JournalFolder) -> None:
             position = block[-1].position + (len(block[-1].messages) if isinstance(block[-1], FrameBatch) else 1)
         writer.close()
         if number < files // 2:
-            seal(folder, writer.path)
+            seal_log(folder, writer.path)
 
 
-def _block(position: int, moment: int, entries: int, state: SpaceState, stream: str | None) -> list[Entry]:
+def _block(position: int, moment: int, entries: int, state: SpaceState, stream: str | None) -> list[JournalEntry]:
     """Chats and grants, and between them frames, as many bytes as there may be in all."""
-    made: list[Entry] = []
+    made: list[JournalEntry] = []
     positions, people = count(position), cycle(state.configured)
     size = ReplayBudget.BYTES // (ReplayBudget.FILES * 10)
     while len(made) < entries - 1:

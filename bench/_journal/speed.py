@@ -16,10 +16,10 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from mew.journal.block_format import Entry, FrameBatch
+from mew.journal.block_format import FrameBatch, JournalEntry
 from mew.journal.layout import JournalFolder
-from mew.journal.sealing import seal
-from mew.journal.segment_reader import verify
+from mew.journal.sealing import seal_log
+from mew.journal.segment_reader import verify_segment
 from mew.journal.wal import LogWriter
 from mew.protocol.records import Record
 
@@ -53,21 +53,21 @@ def frames(position: int, writer: int, count: int, data: Iterator[bytes]) -> Fra
     )
 
 
-def in_runs(length: int) -> list[list[Entry]]:
+def in_runs(length: int) -> list[list[JournalEntry]]:
     """Blocks of frames in runs of this length; the writers take turns."""
     data = payloads()
-    blocks: list[list[Entry]] = []
+    blocks: list[list[JournalEntry]] = []
     for first in range(0, RECORDS, BLOCK_RECORDS):
         starts = range(first, first + BLOCK_RECORDS, length)
         blocks.append([frames(start, start // length % WRITERS, length, data) for start in starts])
     return blocks
 
 
-def mixed() -> list[list[Entry]]:
+def mixed() -> list[list[JournalEntry]]:
     """Blocks of runs of 31 frames, each with an envelope behind it: chats and stream data by turns."""
     data, blocks = payloads(), []
     for first in range(0, RECORDS, BLOCK_RECORDS):
-        block: list[Entry] = []
+        block: list[JournalEntry] = []
         for start in range(first, first + BLOCK_RECORDS, 32):
             block += [frames(start, start // 32 % WRITERS, 31, data), envelope(start + 31, next(data))]
         blocks.append(block)
@@ -97,7 +97,7 @@ def envelope(position: int, payload: bytes) -> Record:
     )
 
 
-def appending(blocks: list[list[Entry]], folder: JournalFolder) -> float:
+def appending(blocks: list[list[JournalEntry]], folder: JournalFolder) -> float:
     """CPU-seconds to write a log of these blocks, which is left."""
     folder.log.mkdir(parents=True, exist_ok=True)
     gc.collect()
@@ -113,16 +113,16 @@ def sealing(folder: JournalFolder) -> float:
     """CPU-seconds to seal that log."""
     gc.collect()
     started = time.process_time()
-    segment = seal(folder, folder.log_file(0))
+    segment = seal_log(folder, folder.log_file(0))
     spent = time.process_time() - started
     assert segment is not None
-    verify(segment)
+    verify_segment(segment)
     return spent
 
 
 def speed() -> bool:
     """Measure and print; whether the goals are met."""
-    kinds: dict[str, Callable[[], list[list[Entry]]]] = {
+    kinds: dict[str, Callable[[], list[list[JournalEntry]]]] = {
         "runs of 64": lambda: in_runs(64),
         "runs of 31 and envelopes": mixed,
         "runs of 1": lambda: in_runs(1),

@@ -19,7 +19,7 @@ from pyspark.sql import functions as F  # noqa: N812 - its usual name
 
 from bench._pipeline.kernel import FORMAT, NOON, SCHEMA_OF_FRAMES, SEGMENT, SPACE, STREAMS, frame_rows, payloads
 from mew.journal.arrow import to_arrow
-from mew.journal.block_format import encode
+from mew.journal.block_format import encode_block
 from mew.journal.layout import JournalFolder
 from mew.journal.segments import write_segment
 from mew.pipeline.jobs.running import run_batch
@@ -67,7 +67,7 @@ def write_journal(root: Path, frames: int, segment: int = SEGMENT) -> None:
         writer.send(kind="stream/announce", payload={"formats": formats, "desired_id": f"stream-{number}"})
         writer.send(kind="stream/start", payload={"stream_id": f"stream-{number}"})
     folder = JournalFolder(root, SPACE)
-    write_segment(folder.hour(NOON), [to_arrow(encode(lab.records))])
+    write_segment(folder.hour(NOON), [to_arrow(encode_block(lab.records))])
     chance, pool = np.random.default_rng(7), payloads()
     times = NOON + np.cumsum(chance.integers(0, 3_000_000_000 // frames, frames))
     for first in range(0, frames, segment):

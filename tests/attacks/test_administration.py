@@ -15,7 +15,7 @@ from mew.config.tokens import TokenFolder, TokenStore
 from mew.gateway.gateway import Gateway
 from mew.gateway.server import GatewayServer
 from mew.journal.reader import Journal
-from mew.journal.verify import verify
+from mew.journal.verify import verify_journal
 from mew.protocol import Record
 from mew.supervisor.control_socket import ControlServer, reload_tokens
 from mew.supervisor.supervisor import GatewaySupervisor
@@ -32,7 +32,7 @@ gateway: {port: 0}
 
 def records_in(directory: Path) -> list[Record]:
     root = directory / ".mew" / "journal"
-    assert not verify(root, "lab").damaged
+    assert not verify_journal(root, "lab").damaged
     return list(Journal(root, "lab").records())
 
 

@@ -6,7 +6,7 @@ import msgspec
 
 from mew.journal.reader import Journal
 from mew.journal.settings import JournalSettings
-from mew.journal.verify import verify
+from mew.journal.verify import verify_journal
 from mew.protocol import Identity, Record
 from tests.gateway.raw import TEXT, Raw, frame, running, upgrade
 
@@ -16,7 +16,7 @@ SECRET = "a-token-in-the-wrong-place"
 
 def records_in(directory: Path) -> list[Record]:
     root = directory / ".mew" / "journal"
-    assert not verify(root, "lab").damaged
+    assert not verify_journal(root, "lab").damaged
     return list(Journal(root, "lab").records())
 
 

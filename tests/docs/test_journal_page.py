@@ -12,10 +12,10 @@ from mew.gateway.http.openapi_examples import PAGE as PAGE_EXAMPLE
 from mew.journal import block_format, segments, writer
 from mew.journal import segments as drafts
 from mew.journal.arrow import SCHEMA, SCHEMA_VERSION
-from mew.journal.block_format import EVENTS, HEAD_BYTES, RUN
-from mew.journal.compaction import FILE_BYTES
+from mew.journal.block_format import BLOCK_EVENTS, BLOCK_HEAD_BYTES, RUN
+from mew.journal.compaction import COMPACTED_BYTES
 from mew.journal.kafka.messages import MessageHeaders
-from mew.journal.segments import Footer
+from mew.journal.segments import SegmentFooter
 from mew.journal.settings import JournalSettings
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
@@ -43,13 +43,13 @@ def test_every_column_stands_there_with_its_type_and_whether_it_can_be_null() ->
 
 
 def test_every_event_stands_there_in_the_order_of_its_number() -> None:
-    assert sorted(event for event, *_ in table("## What is recorded")) == sorted(EVENTS)
+    assert sorted(event for event, *_ in table("## What is recorded")) == sorted(BLOCK_EVENTS)
     _, _, listed = section("### Run").partition("Events: ")
-    assert re.findall(r"`(\w+)`", listed) == list(EVENTS)
+    assert re.findall(r"`(\w+)`", listed) == list(BLOCK_EVENTS)
 
 
 def test_every_field_of_the_footer_stands_there() -> None:
-    assert [field for field, _ in table("### The footer")] == list(Footer.__struct_fields__)
+    assert [field for field, _ in table("### The footer")] == list(SegmentFooter.__struct_fields__)
     for key in (segments.FOOTER_KEY, drafts.VERSION_KEY):
         assert f"`{key.decode()}`" in section("### The footer")
 
@@ -68,7 +68,7 @@ def test_every_byte_of_a_block_is_accounted_for(title: str, layout: str) -> None
         at += int(size)
         said += SIZES[kind]
     assert said == re.sub(r"(\d+)(?!s)", "", layout)
-    assert at == (HEAD_BYTES if "Head" in title else RUN.size)
+    assert at == (BLOCK_HEAD_BYTES if "Head" in title else RUN.size)
 
 
 def test_its_numbers_are_those_of_the_program() -> None:
@@ -78,11 +78,11 @@ def test_its_numbers_are_those_of_the_program() -> None:
         "## Segments": [f"at most {drafts.GROUP_ROWS:,} rows"],
         "## What can be lost": [f"by default {usual.interval_ms}", f"frames of the last {usual.interval_ms} ms"],
         "## Starting again": [f"{behind.ENTRIES:,} records", f"{behind.BYTES >> 20} MiB", f"{behind.FILES} files"],
-        "## Sealing, compaction, retention": [f"at most {FILE_BYTES // 10**6} MB"],
+        "## Sealing, compaction, retention": [f"at most {COMPACTED_BYTES // 10**6} MB"],
     }.items():
         for each in words:
             assert each in section(title).replace("\n", " ")
-    assert writer.RETRY_SECONDS == 1 / 5  # five times a second
+    assert writer.WRITE_RETRY_SECONDS == 1 / 5  # five times a second
 
 
 def test_every_header_of_a_message_stands_there() -> None:

@@ -7,10 +7,10 @@ import pytest
 
 from mew.gateway import journal_access
 from mew.gateway.journal_access import JournalAccess, StreamAudiences
-from mew.journal.block_format import encode
+from mew.journal.block_format import encode_block
 from mew.journal.layout import SECOND, JournalFolder
 from mew.journal.reader import Journal
-from mew.journal.sealing import seal
+from mew.journal.sealing import seal_log
 from mew.journal.wal import LogWriter
 from mew.protocol import GATEWAY, Identity, Record, SpaceCore, Start, records
 from mew.protocol.state import snapshot
@@ -50,10 +50,10 @@ def journal(path: Path, *blocks: list[Record], sealed: int = 0) -> Journal:
     folder.log.mkdir(parents=True)
     for number, block in enumerate(blocks):
         log = LogWriter(folder.log_file(block[0].position))
-        assert log.append(block) == len(encode(block))
+        assert log.append(block) == len(encode_block(block))
         log.close()
         if number < sealed:
-            seal(folder, log.path)
+            seal_log(folder, log.path)
     return Journal(path, "lab")
 
 

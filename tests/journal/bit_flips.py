@@ -9,7 +9,7 @@ from pathlib import Path
 from mew.journal.block_format import CorruptData
 from mew.journal.layout import Segment
 from mew.journal.reader import Journal
-from mew.journal.verify import Report, verify
+from mew.journal.verify import VerificationReport, verify_journal
 from mew.journal.wal import read_blocks
 from mew.protocol.records import Record
 from tests.journal.journal_fixture import Kept
@@ -26,8 +26,8 @@ def read_until_damage(kept: Kept, start: int = 0) -> tuple[list[Record], Corrupt
     return found, None
 
 
-def verified(kept: Kept) -> Report:
-    return verify(kept.folder.root, kept.folder.space)
+def verified(kept: Kept) -> VerificationReport:
+    return verify_journal(kept.folder.root, kept.folder.space)
 
 
 class Flips:

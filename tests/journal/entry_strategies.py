@@ -4,7 +4,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from mew.journal.block_format import EVENTS, Entry, FrameBatch
+from mew.journal.block_format import BLOCK_EVENTS, FrameBatch, JournalEntry
 from mew.protocol.records import Record
 
 texts = st.none() | st.text(max_size=20)
@@ -28,7 +28,7 @@ singles = st.builds(
     Record,
     position=st.just(0),
     time=st.integers(0, 2**60),
-    event=st.sampled_from(EVENTS),
+    event=st.sampled_from(BLOCK_EVENTS),
     participant=st.text(max_size=10),
     kind=texts,
     envelope_id=texts,
@@ -42,9 +42,9 @@ singles = st.builds(
 )
 
 
-def placed(entries: list[Any], first: int) -> list[Entry]:
+def placed(entries: list[Any], first: int) -> list[JournalEntry]:
     """The same entries at positions that follow each other; each frame gets its header."""
-    found: list[Entry] = []
+    found: list[JournalEntry] = []
     for entry in entries:
         changes = {name: getattr(entry, name) for name in entry.__struct_fields__} | {"position": first}
         if isinstance(entry, FrameBatch):

@@ -6,9 +6,9 @@ Must not read the journal: what a reader finds is compared with `records`.
 import json
 from pathlib import Path
 
-from mew.journal.block_format import Entry, FrameBatch, decode, encode
+from mew.journal.block_format import FrameBatch, JournalEntry, decode_block, encode_block
 from mew.journal.layout import HOUR, SECOND, JournalFolder
-from mew.journal.sealing import seal
+from mew.journal.sealing import seal_log
 from mew.journal.wal import LogWriter
 from mew.protocol.records import Record
 
@@ -16,7 +16,7 @@ NOON = 1_763_208_000 * SECOND
 IN_A_BLOCK = 6
 
 
-def entries(first: int, time: int) -> list[Entry]:
+def entries(first: int, time: int) -> list[JournalEntry]:
     """A block's worth of six records: two of them control, three frames, and stream data."""
     chat = {"protocol": "mew/v0.4", "id": f"a-{first}", "from": "alice", "kind": "chat", "payload": {"text": "é\n"}}
     data = {"id": f"b-{first}", "from": "bob", "kind": "stream/data", "payload": {"sequence": first, "content": [1.50]}}
@@ -53,12 +53,12 @@ class Kept:
             self.write(entries(self.next, self.time))
         return self
 
-    def write(self, block: list[Entry]) -> None:
+    def write(self, block: list[JournalEntry]) -> None:
         """These entries as a block; they begin where the last one ended."""
         if self.writer is None:
             self.writer = LogWriter(self.folder.log_file(block[0].position))
         self.writer.append(block)
-        self.records += decode(encode(block))
+        self.records += decode_block(encode_block(block))
         self.next = self.records[-1].position + 1
         self.time = self.records[-1].time
 
@@ -84,7 +84,7 @@ class Kept:
         if self.writer is not None:
             self.end()
         for log in self.folder.logs():
-            seal(self.folder, log)
+            seal_log(self.folder, log)
 
     def next_hour(self) -> None:
         self.time += HOUR

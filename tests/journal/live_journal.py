@@ -7,10 +7,10 @@ from pathlib import Path
 from random import Random
 from typing import Final
 
-from mew.journal.block_format import Entry, FrameBatch
+from mew.journal.block_format import FrameBatch, JournalEntry
 from mew.journal.layout import JournalFolder
 from mew.journal.recovery import Recovered, recover
-from mew.journal.sealing import seal
+from mew.journal.sealing import seal_log
 from mew.journal.settings import JournalSettings
 from mew.journal.writer import JournalWriter
 from mew.protocol import Checkpoint, Effect, Record, SpaceCore, SpaceState, Start, fold, snapshot
@@ -65,7 +65,7 @@ class Files:
         """Any of the complete files become segments; one whose sealing failed stays, wherever it is."""
         for path in self.complete:
             if path.exists() and (every or self.chance.random() < 0.6):
-                seal(self.folder, path)
+                seal_log(self.folder, path)
 
     def something_happens(self) -> None:
         """Between two steps of a history: mostly nothing but the end of a turn."""
@@ -82,9 +82,9 @@ class Files:
         return recover(self.folder)
 
 
-def in_rows(records: list[Record]) -> list[Entry]:
+def in_rows(records: list[Record]) -> list[JournalEntry]:
     """Records as a gateway adds them: frames that one writer sent in a row together."""
-    entries: list[Entry] = []
+    entries: list[JournalEntry] = []
     for record in records:
         if record.event != FRAME:
             entries.append(record)

@@ -3,14 +3,24 @@
 import pytest
 from hypothesis import given
 
-from mew.journal.block_format import EVENTS, CorruptData, Entry, FrameBatch, check, decode, encode, pieces, read_head
+from mew.journal.block_format import (
+    BLOCK_EVENTS,
+    CorruptData,
+    FrameBatch,
+    JournalEntry,
+    block_pieces,
+    check_block,
+    decode_block,
+    encode_block,
+    read_block_head,
+)
 from mew.protocol import records
 from mew.protocol.records import Record
 from tests.journal.entry_strategies import entry_lists
 from tests.support.hypothesis_settings import examples
 
 
-def expected(entries: list[Entry]) -> list[Record]:
+def expected(entries: list[JournalEntry]) -> list[Record]:
     found: list[Record] = []
     for entry in entries:
         if isinstance(entry, Record):
@@ -35,20 +45,20 @@ def expected(entries: list[Entry]) -> list[Record]:
 
 @given(entry_lists)
 @examples(200)
-def test_what_is_written_is_read_again(written: list[Entry]) -> None:
-    block = encode(written)
-    assert list(decode(block)) == expected(written)
-    head = read_head(block)
+def test_what_is_written_is_read_again(written: list[JournalEntry]) -> None:
+    block = encode_block(written)
+    assert list(decode_block(block)) == expected(written)
+    head = read_block_head(block)
     assert (head.first, head.last) == (written[0].position, expected(written)[-1].position)
     assert head.time == written[-1].time
 
 
 def test_every_event_has_a_number() -> None:
     named = {value for name, value in vars(records).items() if name.isupper() and isinstance(value, str)}
-    assert set(EVENTS) == named
+    assert set(BLOCK_EVENTS) == named
 
 
-SAMPLE = encode(
+SAMPLE = encode_block(
     [
         Record(7, 1_000, "envelope", "alice", "chat", "a-1", size=2, payload=b"{}", capability='{"kind":"chat"}'),
         FrameBatch(8, 1_001, "bob", "stream-1", 1, 10, [b"#stream-1#x=1", b"#stream-1#"]),
@@ -59,7 +69,7 @@ SAMPLE = encode(
 def test_a_block_cut_off_anywhere_is_damaged() -> None:
     for size in range(len(SAMPLE)):
         with pytest.raises(CorruptData):
-            decode(SAMPLE[:size])
+            decode_block(SAMPLE[:size])
 
 
 def test_a_block_with_any_bit_flipped_is_damaged() -> None:
@@ -67,12 +77,12 @@ def test_a_block_with_any_bit_flipped_is_damaged() -> None:
         flipped = bytearray(SAMPLE)
         flipped[bit // 8] ^= 1 << bit % 8
         with pytest.raises(CorruptData):
-            decode(bytes(flipped))
+            decode_block(bytes(flipped))
 
 
 def test_bytes_behind_a_block_are_not_of_it() -> None:
     with pytest.raises(CorruptData):
-        check(read_head(SAMPLE), SAMPLE + b"x")
+        check_block(read_block_head(SAMPLE), SAMPLE + b"x")
 
 
 @pytest.mark.parametrize(
@@ -82,12 +92,12 @@ def test_bytes_behind_a_block_are_not_of_it() -> None:
 )
 def test_large_messages_are_written_as_they_are(sizes: list[int], count: int) -> None:
     """A copy of what two thousand joiners are told takes longer than to hand it to the kernel."""
-    entries: list[Entry] = [
+    entries: list[JournalEntry] = [
         Record(number, 5, "welcome", "alice", payload=bytes([65 + number % 26]) * size)
         for number, size in enumerate(sizes)
     ]
-    found = pieces(entries)
+    found = block_pieces(entries)
     assert len(found) == count
     block = b"".join(found)
-    check(read_head(block), block)
-    assert list(decode(block)) == entries
+    check_block(read_block_head(block), block)
+    assert list(decode_block(block)) == entries

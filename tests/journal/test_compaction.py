@@ -17,21 +17,21 @@ import pytest
 
 from mew.journal import compaction
 from mew.journal.arrow import from_arrow, to_arrow
-from mew.journal.block_format import CorruptData, Entry, FrameBatch, encode
+from mew.journal.block_format import CorruptData, FrameBatch, JournalEntry, encode_block
 from mew.journal.compaction import (
-    ROOM_BYTES,
+    FREE_DISK_BYTES,
     CannotExchange,
     CompactionDeferred,
-    closed_hours,
-    compact,
+    compact_hour,
     empty_trash,
     exclusive_maintenance,
-    is_scattered,
+    hours_to_compact,
+    needs_compaction,
     require_exchange,
     swap_directories,
 )
 from mew.journal.layout import HOUR, SECOND, JournalFolder, Segment
-from mew.journal.segment_reader import read_footer, read_segment, verify
+from mew.journal.segment_reader import read_footer, read_segment, verify_segment
 from mew.journal.segments import write_segment
 from mew.journal.wal import LogWriter
 from mew.protocol.records import Record
@@ -43,7 +43,7 @@ NEVER = 1 << 62
 CONTEXT = multiprocessing.get_context("forkserver")
 
 
-def entries(first: int, count: int, time: int) -> list[Entry]:
+def entries(first: int, count: int, time: int) -> list[JournalEntry]:
     """So many records, at least three: an envelope, frames, an envelope."""
     messages = [b"#s#%d" % number * 20 for number in range(count - 2)]
     return [
@@ -56,7 +56,7 @@ def entries(first: int, count: int, time: int) -> list[Entry]:
 def sealed(folder: JournalFolder, time: int, segments: int, first: int = 0, count: int = 10) -> int:
     """So many segments of an hour from a position on; the position that follows them."""
     for start in range(first, first + segments * count, count):
-        write_segment(folder.hour(time), [to_arrow(encode(entries(start, count, time)))])
+        write_segment(folder.hour(time), [to_arrow(encode_block(entries(start, count, time)))])
     return first + segments * count
 
 
@@ -87,12 +87,12 @@ def everything(path: Path) -> dict[Path, bytes]:
 def test_a_closed_hour_becomes_one_segment_of_the_same_records(tmp_path: Path) -> None:
     folder = journal(tmp_path)
     before = records(folder)
-    [made] = compact(folder, folder.hour(TEN))
+    [made] = compact_hour(folder, folder.hour(TEN))
     assert folder.segments() == [made] == [Segment(folder.hour(TEN), 0, 39)]
     assert records(folder) == before
     assert read_footer(made).compacted
     assert read_by_duckdb(folder.root) == list(range(40))
-    verify(made)
+    verify_segment(made)
 
 
 def test_nothing_but_the_new_files_is_left_in_the_hour(tmp_path: Path) -> None:
@@ -100,14 +100,14 @@ def test_nothing_but_the_new_files_is_left_in_the_hour(tmp_path: Path) -> None:
     hour = folder.hour(TEN)
     for name in (".00000000000000000000.control.tmp", f"{40:020}-{49:020}.frames.parquet"):
         (hour / name).touch()  # What a crashed seal leaves.
-    [made] = compact(folder, hour)
+    [made] = compact_hour(folder, hour)
     assert sorted(hour.iterdir()) == [made.control, made.frames]
 
 
 def test_what_was_taken_away_stays_in_the_trash_for_those_that_read_it(tmp_path: Path) -> None:
     folder = journal(tmp_path)
     before = {path.name: data for path, data in everything(folder.root).items()}
-    compact(folder, folder.hour(TEN))
+    compact_hour(folder, folder.hour(TEN))
     [old] = folder.trash.iterdir()
     assert {path.name: data for path, data in everything(old).items()} == before
 
@@ -118,14 +118,14 @@ def test_a_file_grows_no_larger_than_it_may(tmp_path: Path) -> None:
     [*_, largest] = sorted(
         sum(path.stat().st_size for path in (each.control, each.frames)) for each in folder.segments()
     )
-    made = compact(folder, folder.hour(TEN), file_bytes=3 * largest)
+    made = compact_hour(folder, folder.hour(TEN), file_bytes=3 * largest)
     assert [(each.first, each.last) for each in made] == [(0, 29), (30, 59), (60, 79)]
     for segment in made:
         assert segment.control.stat().st_size + segment.frames.stat().st_size <= 3 * largest
     assert folder.segments() == made
     assert records(folder) == before
     assert read_by_duckdb(folder.root) == list(range(80))
-    assert compact(folder, folder.hour(TEN)) == []
+    assert compact_hour(folder, folder.hour(TEN)) == []
 
 
 def test_a_segment_larger_than_a_file_may_be_is_cut_between_its_row_groups(tmp_path: Path) -> None:
@@ -133,7 +133,7 @@ def test_a_segment_larger_than_a_file_may_be_is_cut_between_its_row_groups(tmp_p
     following = sealed(folder, TEN, 1, count=250_000)
     sealed(folder, TEN, 1, following)
     [large, _] = folder.segments()
-    made = compact(folder, folder.hour(TEN), file_bytes=large.frames.stat().st_size // 2)
+    made = compact_hour(folder, folder.hour(TEN), file_bytes=large.frames.stat().st_size // 2)
     assert len(made) == 3
     assert read_by_duckdb(folder.root) == list(range(250_010))
 
@@ -141,7 +141,7 @@ def test_a_segment_larger_than_a_file_may_be_is_cut_between_its_row_groups(tmp_p
 def test_a_row_group_has_at_most_100_000_rows(tmp_path: Path) -> None:
     folder = JournalFolder(tmp_path / "journal", "lab")
     sealed(folder, TEN, 4, count=60_000)
-    [made] = compact(folder, folder.hour(TEN))
+    [made] = compact_hour(folder, folder.hour(TEN))
     metadata = pq.read_metadata(made.frames)
     rows = [metadata.row_group(number).num_rows for number in range(metadata.num_row_groups)]
     assert sum(rows) == 4 * 59_998
@@ -152,14 +152,14 @@ def test_a_row_group_has_at_most_100_000_rows(tmp_path: Path) -> None:
 def test_where_positions_are_missing_a_new_segment_begins(tmp_path: Path) -> None:
     folder = journal(tmp_path)
     sealed(folder, TEN, 2, first=50)
-    made = compact(folder, folder.hour(TEN))
+    made = compact_hour(folder, folder.hour(TEN))
     assert [(each.first, each.last) for each in made] == [(0, 39), (50, 69)]
     assert read_by_duckdb(folder.root) == [*range(40), *range(50, 70)]
 
 
 def peak_of_compaction(folder: JournalFolder, answer: Connection) -> None:
     """For a process of its own, so that nothing else is counted."""
-    compact(folder, folder.hour(TEN))
+    compact_hour(folder, folder.hour(TEN))
     answer.send(pa.default_memory_pool().max_memory())
 
 
@@ -187,18 +187,18 @@ def test_hours_that_are_over_and_scattered_are_closed(tmp_path: Path) -> None:
     following = sealed(folder, TEN + 2 * HOUR, 2, following)
     sealed(folder, TEN + 14 * HOUR, 2, following)
     ten, noon, midnight = (folder.hour(TEN + hours * HOUR) for hours in (0, 2, 14))
-    assert closed_hours(folder, TEN + HOUR - 1) == []
-    assert closed_hours(folder, TEN + HOUR) == [ten]
-    assert closed_hours(folder, TEN + 14 * HOUR) == [ten, noon]
-    assert closed_hours(folder, TEN + 15 * HOUR) == [ten, noon, midnight]
-    compact(folder, ten)
-    assert closed_hours(folder, TEN + 15 * HOUR) == [noon, midnight]
+    assert hours_to_compact(folder, TEN + HOUR - 1) == []
+    assert hours_to_compact(folder, TEN + HOUR) == [ten]
+    assert hours_to_compact(folder, TEN + 14 * HOUR) == [ten, noon]
+    assert hours_to_compact(folder, TEN + 15 * HOUR) == [ten, noon, midnight]
+    compact_hour(folder, ten)
+    assert hours_to_compact(folder, TEN + 15 * HOUR) == [noon, midnight]
 
 
 def test_a_journal_that_is_not_there_has_nothing_to_compact(tmp_path: Path) -> None:
     folder = JournalFolder(tmp_path / "journal", "lab")
-    assert closed_hours(folder, TEN) == []
-    assert compact(folder, folder.hour(TEN)) == []
+    assert hours_to_compact(folder, TEN) == []
+    assert compact_hour(folder, folder.hour(TEN)) == []
     assert empty_trash(folder, NEVER) == []
     assert list(tmp_path.iterdir()) == []
 
@@ -206,25 +206,25 @@ def test_a_journal_that_is_not_there_has_nothing_to_compact(tmp_path: Path) -> N
 def test_an_hour_with_one_segment_is_left_alone(tmp_path: Path) -> None:
     folder = journal(tmp_path, segments=1)
     before = everything(tmp_path)
-    assert compact(folder, folder.hour(TEN)) == []
+    assert compact_hour(folder, folder.hour(TEN)) == []
     assert everything(tmp_path) == before
 
 
 def test_a_compacted_hour_is_not_compacted_again(tmp_path: Path) -> None:
     folder = journal(tmp_path)
-    assert len(compact(folder, folder.hour(TEN), file_bytes=1)) > 1
-    assert not is_scattered(folder.hour(TEN))
+    assert len(compact_hour(folder, folder.hour(TEN), file_bytes=1)) > 1
+    assert not needs_compaction(folder.hour(TEN))
     before = everything(tmp_path)
-    assert compact(folder, folder.hour(TEN)) == []
+    assert compact_hour(folder, folder.hour(TEN)) == []
     assert everything(tmp_path) == before
 
 
 def test_a_compacted_hour_that_got_another_segment_is_compacted_again(tmp_path: Path) -> None:
     folder = journal(tmp_path)
-    compact(folder, folder.hour(TEN))
+    compact_hour(folder, folder.hour(TEN))
     sealed(folder, TEN, 1, first=40)
-    assert closed_hours(folder, TEN + HOUR) == [folder.hour(TEN)]
-    compact(folder, folder.hour(TEN))
+    assert hours_to_compact(folder, TEN + HOUR) == [folder.hour(TEN)]
+    compact_hour(folder, folder.hour(TEN))
     assert folder.segments() == [Segment(folder.hour(TEN), 0, 49)]
     assert read_by_duckdb(folder.root) == list(range(50))
 
@@ -233,13 +233,13 @@ def test_an_hour_of_which_a_log_is_left_is_not_closed(tmp_path: Path) -> None:
     folder = journal(tmp_path)
     folder.log.mkdir(parents=True)
     log = LogWriter(folder.log_file(40))
-    assert closed_hours(folder, TEN + HOUR) == [folder.hour(TEN)]
+    assert hours_to_compact(folder, TEN + HOUR) == [folder.hour(TEN)]
     log.append(entries(40, 10, TEN + HOUR - 1))
     log.close()
     before = everything(tmp_path)
-    assert closed_hours(folder, TEN + HOUR) == []
+    assert hours_to_compact(folder, TEN + HOUR) == []
     with pytest.raises(CompactionDeferred, match="log"):
-        compact(folder, folder.hour(TEN))
+        compact_hour(folder, folder.hour(TEN))
     assert everything(tmp_path) == before
 
 
@@ -247,14 +247,14 @@ def test_where_there_is_too_little_room_an_hour_is_left_as_it_is(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = journal(tmp_path)
-    free = ROOM_BYTES
+    free = FREE_DISK_BYTES
     monkeypatch.setattr(shutil, "disk_usage", lambda _path: SimpleNamespace(free=free))
     before = everything(tmp_path)
     with pytest.raises(CompactionDeferred, match="the disk has too little room"):
-        compact(folder, folder.hour(TEN))
+        compact_hour(folder, folder.hour(TEN))
     assert everything(tmp_path) == before
     free += 10**6
-    assert len(compact(folder, folder.hour(TEN))) == 1
+    assert len(compact_hour(folder, folder.hour(TEN))) == 1
 
 
 def test_a_log_of_another_hour_is_no_hindrance(tmp_path: Path) -> None:
@@ -263,8 +263,8 @@ def test_a_log_of_another_hour_is_no_hindrance(tmp_path: Path) -> None:
     log = LogWriter(folder.log_file(40))
     log.append(entries(40, 10, TEN + HOUR))
     log.close()
-    assert closed_hours(folder, TEN + HOUR) == [folder.hour(TEN)]
-    assert len(compact(folder, folder.hour(TEN))) == 1
+    assert hours_to_compact(folder, TEN + HOUR) == [folder.hour(TEN)]
+    assert len(compact_hour(folder, folder.hour(TEN))) == 1
 
 
 def test_two_do_not_compact_a_space_at_once(tmp_path: Path) -> None:
@@ -272,9 +272,9 @@ def test_two_do_not_compact_a_space_at_once(tmp_path: Path) -> None:
     sealed(other, TEN, 2)
     with exclusive_maintenance(folder):
         with pytest.raises(CompactionDeferred, match="lab"):
-            compact(folder, folder.hour(TEN))
-        assert len(compact(other, other.hour(TEN))) == 1
-    assert len(compact(folder, folder.hour(TEN))) == 1
+            compact_hour(folder, folder.hour(TEN))
+        assert len(compact_hour(other, other.hour(TEN))) == 1
+    assert len(compact_hour(folder, folder.hour(TEN))) == 1
 
 
 # -------------------------------------------------------------------------------------- when things go wrong
@@ -288,9 +288,9 @@ def test_an_hour_with_damage_is_left_as_it_is_and_the_file_is_named(tmp_path: Pa
     data[len(data) // 3] ^= 4
     path.write_bytes(data)
     before = everything(tmp_path)
-    assert closed_hours(folder, TEN + HOUR) == [folder.hour(TEN)]
+    assert hours_to_compact(folder, TEN + HOUR) == [folder.hour(TEN)]
     with pytest.raises(CorruptData, match=path.name):
-        compact(folder, folder.hour(TEN))
+        compact_hour(folder, folder.hour(TEN))
     assert everything(tmp_path) == before
 
 
@@ -299,7 +299,7 @@ def test_a_segment_whose_frames_are_gone_is_damage(tmp_path: Path) -> None:
     path = folder.segments()[1].frames
     path.unlink()
     with pytest.raises(CorruptData, match=path.name):
-        compact(folder, folder.hour(TEN))
+        compact_hour(folder, folder.hour(TEN))
     assert len(folder.segments()) == 4
 
 
@@ -307,7 +307,7 @@ def test_segments_that_overlap_are_not_put_together(tmp_path: Path) -> None:
     folder = journal(tmp_path)
     sealed(folder, TEN, 1, first=35)
     with pytest.raises(CorruptData, match="overlaps"):
-        compact(folder, folder.hour(TEN))
+        compact_hour(folder, folder.hour(TEN))
     assert len(folder.segments()) == 5
 
 
@@ -324,7 +324,7 @@ def test_what_appears_while_an_hour_is_compacted_is_not_lost(tmp_path: Path, mon
 
     monkeypatch.setattr(os, "fsync", fsync)
     with pytest.raises(CompactionDeferred, match="changed"):
-        compact(folder, folder.hour(TEN))
+        compact_hour(folder, folder.hour(TEN))
     assert len(folder.segments()) == 5
     assert list(folder.trash.iterdir()) == []
     assert read_by_duckdb(folder.root) == list(range(50))
@@ -338,7 +338,7 @@ def test_what_appears_just_before_the_exchange_is_not_lost(tmp_path: Path, monke
         swap_directories(one, other)
 
     monkeypatch.setattr(compaction, "swap_directories", late)
-    compact(folder, folder.hour(TEN))
+    compact_hour(folder, folder.hour(TEN))
     assert [(each.first, each.last) for each in folder.segments()] == [(0, 39), (40, 49)]
     assert [record.position for record in records(folder)] == list(range(50))
     assert read_by_duckdb(folder.root) == list(range(50))
@@ -354,7 +354,7 @@ def test_where_folders_cannot_be_exchanged_nothing_is_changed(tmp_path: Path) ->
     try:
         folder.trash.symlink_to(elsewhere)
         with pytest.raises(CannotExchange, match="nothing was changed"):
-            compact(folder, folder.hour(TEN))
+            compact_hour(folder, folder.hour(TEN))
         assert list(elsewhere.iterdir()) == []
         with pytest.raises(CannotExchange, match="compaction needs it"):
             swap_directories(elsewhere, folder.hour(TEN))
@@ -385,7 +385,7 @@ def test_an_exchange_swaps_two_folders_and_leaves_no_trace_when_only_tried(tmp_p
 def test_the_trash_is_emptied_of_what_is_old_enough(tmp_path: Path) -> None:
     folder = journal(tmp_path)
     begin = time.time_ns() // 1000 - SECOND
-    compact(folder, folder.hour(TEN))
+    compact_hour(folder, folder.hour(TEN))
     assert empty_trash(folder, begin) == []
     [old] = folder.trash.iterdir()
     assert empty_trash(folder, time.time_ns() // 1000 + SECOND) == [old]
@@ -398,7 +398,7 @@ def test_a_space_empties_no_other_ones_trash(tmp_path: Path) -> None:
     for space in ("lab", "lab.2"):
         folder = JournalFolder(root, space)
         sealed(folder, TEN, 2)
-        compact(folder, folder.hour(TEN))
+        compact_hour(folder, folder.hour(TEN))
     (folder.trash / "lab.txt").touch()
     [removed] = empty_trash(JournalFolder(root, "lab"), NEVER)
     assert removed.name.startswith("lab.2026-03-01.10.")
@@ -407,7 +407,7 @@ def test_a_space_empties_no_other_ones_trash(tmp_path: Path) -> None:
 
 def test_the_trash_is_not_emptied_under_a_compaction(tmp_path: Path) -> None:
     folder = journal(tmp_path)
-    compact(folder, folder.hour(TEN))
+    compact_hour(folder, folder.hour(TEN))
     with exclusive_maintenance(folder), pytest.raises(CompactionDeferred):
         empty_trash(folder, NEVER)
     assert len(list(folder.trash.iterdir())) == 1
@@ -417,7 +417,7 @@ def test_what_a_crashed_compaction_left_does_not_come_into_the_hour(tmp_path: Pa
     folder = journal(tmp_path)
     hour = folder.hour(TEN)
     shutil.copytree(hour, folder.trash / f"lab.2026-03-01.10.{0:020}-{39:020}")
-    [made] = compact(folder, hour)
+    [made] = compact_hour(folder, hour)
     assert sorted(hour.iterdir()) == [made.control, made.frames]
     assert len(list(folder.trash.iterdir())) == 1
 
@@ -426,7 +426,7 @@ def test_what_a_crashed_compaction_left_does_not_come_into_the_hour(tmp_path: Pa
 
 
 def compact_and_empty(folder: JournalFolder, size: int) -> None:
-    compact(folder, folder.hour(TEN), file_bytes=size)
+    compact_hour(folder, folder.hour(TEN), file_bytes=size)
     empty_trash(folder, NEVER)
 
 
@@ -447,7 +447,7 @@ def test_a_crash_at_any_step_leaves_each_record_once(tmp_path: Path) -> None:
         folder = folder_of(number)
         assert records(folder) == before
         assert read_by_duckdb(folder.root) == list(range(40))
-        compacted.append(not is_scattered(folder.hour(TEN)))
+        compacted.append(not needs_compaction(folder.hour(TEN)))
         # The next one goes on from there, and leaves nothing behind.
         compact_and_empty(folder, size)
         assert records(folder) == before
@@ -488,7 +488,7 @@ def test_a_glob_that_counts_all_the_while_sees_each_record_once(tmp_path: Path) 
     theirs.close()
     found = [ours.recv()]
     for hour in folder.hours():
-        compact(folder, hour)
+        compact_hour(folder, hour)
         found.append(ours.recv())
         while ours.poll():
             found.append(ours.recv())

@@ -19,9 +19,9 @@ import pytest
 from pyarrow import feather
 
 from mew.journal.arrow import SCHEMA
-from mew.journal.block_format import Entry, FrameBatch
+from mew.journal.block_format import FrameBatch, JournalEntry
 from mew.journal.layout import JournalFolder
-from mew.journal.sealing import seal
+from mew.journal.sealing import seal_log
 from mew.journal.wal import LogWriter, read_blocks
 from mew.pipeline import java
 from mew.protocol.records import Record
@@ -40,7 +40,7 @@ MIDNIGHT = 1_767_225_600 * 10**6
 """The first moment of 2026."""
 
 
-def entries(first: int, time: int) -> list[Entry]:
+def entries(first: int, time: int) -> list[JournalEntry]:
     """Everything a column can hold: nothing, the empty, the largest, other scripts, bytes that are no text."""
     return [
         Record(first, time, "start", "system:gateway", payload=b'{"epoch":"e"}', size=13),
@@ -77,12 +77,12 @@ def journal(tmp_path_factory: pytest.TempPathFactory) -> Journal:
     write_log(folder, [Record(18, MIDNIGHT + 3600 * 10**6, "leave", "bob", reason="gone")])
     rows = [row for log in folder.logs() for row in rows_of(log)]
     for log in folder.logs():
-        seal(folder, log)
+        seal_log(folder, log)
     write_log(folder, entries(19, MIDNIGHT + 3601 * 10**6))
     return Journal(folder.root, rows)
 
 
-def write_log(folder: JournalFolder, written: list[Entry]) -> None:
+def write_log(folder: JournalFolder, written: list[JournalEntry]) -> None:
     with closing(LogWriter(folder.log_file(written[0].position))) as writer:
         writer.append(written)
 

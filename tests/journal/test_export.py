@@ -13,7 +13,7 @@ from mcap.reader import make_reader
 from mcap.records import Channel, Message, Schema
 
 from mew.journal import export_mcap
-from mew.journal.export import JournalExportError, RecordFilter, record_to_json, whole_file, write_jsonl
+from mew.journal.export import JournalExportError, RecordFilter, complete_file, record_to_json, write_jsonl
 from mew.journal.export_mcap import write_mcap
 from mew.journal.reader import Journal
 from mew.protocol.records import Record
@@ -114,18 +114,18 @@ def test_what_is_only_about_control_opens_no_frames_file(tmp_path: Path) -> None
 def test_a_file_has_its_name_only_once_it_is_whole(tmp_path: Path) -> None:
     path = tmp_path / "out.jsonl"
     path.write_text("before", encoding="utf-8")
-    with pytest.raises(KeyboardInterrupt), whole_file(path) as file:
+    with pytest.raises(KeyboardInterrupt), complete_file(path) as file:
         file.write(b"half")
         file.flush()
         assert path.read_text(encoding="utf-8") == "before"
         raise KeyboardInterrupt
     assert [each.name for each in tmp_path.iterdir()] == ["out.jsonl"]
-    with whole_file(path) as file:
+    with complete_file(path) as file:
         file.write(b"all")
     assert path.read_text(encoding="utf-8") == "all"
     with (
         pytest.raises(JournalExportError, match="nowhere/out: No such file or directory"),
-        whole_file(tmp_path / "nowhere/out"),
+        complete_file(tmp_path / "nowhere/out"),
     ):
         pass
 

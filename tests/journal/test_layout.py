@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mew.journal.layout import HOUR, SECOND, JournalFolder, Segment, covering, first_position, segments_in, spaces
+from mew.journal.layout import HOUR, SECOND, JournalFolder, Segment, covering, first_position, segments_in, spaces_in
 
 TEN = int(datetime(2026, 3, 1, 10, tzinfo=UTC).timestamp()) * SECOND
 NOWHERE = Path("nowhere")
@@ -110,7 +110,7 @@ def test_a_journal_that_is_not_there_is_empty(tmp_path: Path) -> None:
     folder = JournalFolder(tmp_path / "none", "lab")
     assert (folder.hours(), folder.segments(), folder.logs()) == ([], [], [])
     assert segments_in(folder.hour(TEN)) == []
-    assert list(spaces(folder.root)) == []
+    assert list(spaces_in(folder.root)) == []
 
 
 def test_segments_are_in_order_over_hours_and_days(tmp_path: Path) -> None:
@@ -142,7 +142,7 @@ def test_a_space_is_known_by_its_segments_or_by_its_log(tmp_path: Path) -> None:
     committed(JournalFolder(tmp_path, "both").hour(TEN), (0, 9))
     for name in ("both", "new"):
         JournalFolder(tmp_path, name).log.mkdir(parents=True)
-    assert list(spaces(tmp_path)) == ["both", "new", "sealed"]
+    assert list(spaces_in(tmp_path)) == ["both", "new", "sealed"]
 
 
 def test_what_another_segment_contains_is_left_out() -> None:

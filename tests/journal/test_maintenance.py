@@ -13,7 +13,7 @@ import pytest
 
 from mew.journal import maintenance
 from mew.journal.layout import JournalFolder
-from mew.journal.maintenance import Answer, MaintenanceClient
+from mew.journal.maintenance import MaintenanceAnswer, MaintenanceClient
 from tests.journal.journal_fixture import Kept
 from tests.support.polling import until
 
@@ -41,7 +41,7 @@ class Sealer:
         self.journal = JournalFolder(folder / "journal", "lab")
         script = folder / "sealer.py"
         script.write_text(SEALER.format(folder=str(folder), behaviour=behaviour), encoding="utf-8")
-        self.answers: list[Answer] = []
+        self.answers: list[MaintenanceAnswer] = []
         self.keeper = MaintenanceClient(self.answers.append, (sys.executable, str(script)))
 
     def ask(self, *numbers: int) -> None:
@@ -138,7 +138,7 @@ def test_an_answer_that_is_none_is_reported_and_the_next_request_is_tried(
 
 def test_a_sealer_that_cannot_be_started_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(maintenance, "PAUSE_SECONDS", 0.01)
-    answers: list[Answer] = []
+    answers: list[MaintenanceAnswer] = []
     keeper = MaintenanceClient(answers.append, (str(tmp_path / "nothing"),))
     folder = JournalFolder(tmp_path, "lab")
     keeper.seal(folder, folder.log_file(0))
@@ -184,7 +184,7 @@ def test_the_real_sealer_seals_and_says_what_it_could_not_do(tmp_path: Path) -> 
     damaged = Kept(tmp_path / "other").append(3)
     broken = damaged.end()
     broken.write_bytes(broken.read_bytes()[:-1])
-    answers: list[Answer] = []
+    answers: list[MaintenanceAnswer] = []
     keeper = MaintenanceClient(answers.append)
     keeper.seal(damaged.folder, broken)
     keeper.seal(kept.folder, log)

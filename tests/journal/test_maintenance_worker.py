@@ -14,7 +14,7 @@ import pytest
 
 from mew.journal.block_format import FrameBatch
 from mew.journal.layout import JournalFolder
-from mew.journal.segment_reader import read_segment, verify
+from mew.journal.segment_reader import read_segment, verify_segment
 from mew.journal.wal import LogWriter
 from mew.protocol.records import Record
 
@@ -81,7 +81,7 @@ def test_a_log_is_sealed_and_its_segment_told(sealer: Sealer, folder: JournalFol
     log = logged(folder, 4)
     answer = sealer.ask(seal=request(folder, log))
     (segment,) = folder.segments()
-    verify(segment)
+    verify_segment(segment)
     told = answer["sealed"]
     assert told.pop("seconds") > 0
     size = segment.control.stat().st_size + segment.frames.stat().st_size

@@ -11,11 +11,11 @@ import pyarrow as pa
 import pytest
 
 from mew.journal.arrow import SCHEMA, from_arrow
-from mew.journal.block_format import CorruptData, encode
-from mew.journal.compaction import compact
+from mew.journal.block_format import CorruptData, encode_block
+from mew.journal.compaction import compact_hour
 from mew.journal.layout import JournalFolder
-from mew.journal.reader import MADE, Journal, RecordsMissing
-from mew.journal.sealing import seal
+from mew.journal.reader import NOT_STORED, Journal, RecordsMissing
+from mew.journal.sealing import seal_log
 from mew.journal.segments import SegmentDamaged
 from mew.journal.settings import JournalSettings
 from mew.journal.wal import LogDamaged, LogWriter
@@ -119,7 +119,7 @@ def test_a_segment_that_another_contains_is_not_read(tmp_path: Path) -> None:
     kept.seal()
     small = {path.name: path.read_bytes() for path in kept.folder.hour(NOON).iterdir()}
     kept.append(1).seal()
-    compact(kept.folder, kept.folder.hour(NOON))
+    compact_hour(kept.folder, kept.folder.hour(NOON))
     for name, data in small.items():
         (kept.folder.hour(NOON) / name).write_bytes(data)
     assert list(journal(kept).records()) == kept.records
@@ -176,7 +176,7 @@ def test_an_hour_that_is_compacted_under_a_readers_hands_is_read_on(tmp_path: Pa
     kept = Kept(tmp_path)
     for _ in range(6):
         kept.append().seal()
-    assert read_while(kept, after, lambda: compact(kept.folder, kept.folder.hour(NOON))) == kept.records
+    assert read_while(kept, after, lambda: compact_hour(kept.folder, kept.folder.hour(NOON))) == kept.records
     assert len(kept.folder.segments()) == 1
 
 
@@ -244,7 +244,7 @@ def test_the_torn_end_of_the_last_log_is_no_damage(tmp_path: Path) -> None:
     kept = Kept(tmp_path).append(3)
     log = kept.end()
     whole = log.read_bytes()
-    size = len(encode(entries(12, NOON + 2)))
+    size = len(encode_block(entries(12, NOON + 2)))
     for cut in range(1, size):
         log.write_bytes(whole[:-cut])
         assert list(journal(kept).records()) == kept.records[:12]
@@ -351,7 +351,7 @@ def test_a_follower_finds_what_was_written_and_sealed_between_two_looks(tmp_path
         kept.end()
         kept.next_hour()
         kept.append().seal()
-        compact(kept.folder, kept.folder.hour(NOON))
+        compact_hour(kept.folder, kept.folder.hour(NOON))
 
     assert followed(kept, much, much, nothing, change_hour, much, synced_only=synced_only) == kept.records
     assert kept.next == 120
@@ -388,7 +388,7 @@ def test_a_follower_sees_nothing_that_is_not_synced(tmp_path: Path) -> None:
 def test_a_follower_sees_no_part_of_a_block_that_is_being_written(tmp_path: Path) -> None:
     kept = Kept(tmp_path).append()
     log = kept.end()
-    block = encode(entries(6, NOON + 1))
+    block = encode_block(entries(6, NOON + 1))
 
     def write_byte(number: int) -> Callable[[], object]:
         return lambda: log.write_bytes(log.read_bytes() + block[number : number + 1])
@@ -401,7 +401,7 @@ def test_a_block_that_was_taken_back_and_written_again_is_seen_as_it_is_in_the_e
     kept = Kept(tmp_path).append()
     assert kept.writer is not None
     log, size = kept.writer.path, kept.writer.size
-    block = encode([Record(6, NOON, "join", "somebody else", size=900, payload=b"x" * 900)])
+    block = encode_block([Record(6, NOON, "join", "somebody else", size=900, payload=b"x" * 900)])
     found = followed(
         kept, lambda: log.write_bytes(log.read_bytes() + block[:-1]), lambda: os.truncate(log, size), kept.append
     )
@@ -457,7 +457,7 @@ def test_blocks_are_followed_as_they_stand_in_the_log_and_made_anew_from_segment
     happening = Events(kept.append)
     read = journal(kept).follow_blocks(3, synced_only=False, wait=happening.wait, stop=happening.stop)
     blocks = list(read)
-    made, stood = ([block for block in blocks if (block.offset == MADE) is sealed] for sealed in (True, False))
+    made, stood = ([block for block in blocks if (block.offset == NOT_STORED) is sealed] for sealed in (True, False))
     assert blocks == made + stood
     assert [record for block in made for record in block.records()] == kept.records[3:12]
     log = kept.end().read_bytes()
@@ -496,7 +496,7 @@ def test_a_look_without_news_lists_no_folder(tmp_path: Path, monkeypatch: pytest
 def sealed_meanwhile(folder: JournalFolder, closed: "list[Path]", over: threading.Event) -> None:
     while not over.is_set() or closed:
         if closed:
-            seal(folder, closed.pop(0))
+            seal_log(folder, closed.pop(0))
         over.wait(0.001)
 
 

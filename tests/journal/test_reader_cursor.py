@@ -7,7 +7,7 @@ import pytest
 
 from mew.journal import reader as steps
 from mew.journal.block_format import CorruptData
-from mew.journal.compaction import compact
+from mew.journal.compaction import compact_hour
 from mew.journal.reader import JournalCursor, RecordsMissing
 from mew.protocol.records import Record
 from tests.journal.journal_fixture import IN_A_BLOCK, Kept, varied
@@ -74,7 +74,7 @@ def change(what: str, kept: Kept, reading: JournalCursor) -> None:
         kept.seal()
     if "compacted" in what:
         for hour in kept.folder.hours():
-            compact(kept.folder, hour)
+            compact_hour(kept.folder, hour)
 
 
 @pytest.mark.parametrize("what", ["sealed", "sealed, compacted", "let go", "let go, sealed, compacted"])

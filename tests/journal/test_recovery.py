@@ -18,7 +18,7 @@ from mew.journal.block_format import CorruptData
 from mew.journal.layout import JournalFolder, first_position
 from mew.journal.reader import Journal
 from mew.journal.recovery import JournalDamaged, recover, synced_bytes, truncate_torn_tail
-from mew.journal.sealing import seal
+from mew.journal.sealing import seal_log
 from mew.journal.segment_reader import read_footer
 from mew.journal.wal import LogWriter, read_blocks
 from mew.journal.writer import ReplayBudget
@@ -108,7 +108,7 @@ def test_any_of_the_logs_may_be_sealed_and_any_may_still_be_there(lab: LivingSpa
     logs = lab.files.folder.logs()
     for number in sealed:
         whole = logs[number].read_bytes()
-        seal(lab.files.folder, logs[number])
+        seal_log(lab.files.folder, logs[number])
         if number != 1:
             logs[number].write_bytes(whole)
     assert snapshot(recover(lab.files.folder).state) == snapshot(lab.state)
@@ -210,10 +210,10 @@ def test_a_checkpoint_of_another_fold_is_not_believed_and_all_is_folded_anew(lab
         lab, lambda records: [of_another_fold(each) if each.event == "checkpoint" else each for each in records]
     )
     copy = next(each for each in Journal(folder.root, "lab").records() if each.event == "checkpoint")
-    wal.save(folder, copy)
+    wal.save_checkpoint(folder, copy)
     if sealed:
         for log in folder.logs():
-            seal(folder, log)
+            seal_log(folder, log)
     recovered = recover(folder)
     assert snapshot(recovered.state) == snapshot(lab.state)
     assert recovered.entries > lab.state.position - copy.position
@@ -228,7 +228,7 @@ def test_where_all_before_a_checkpoint_is_gone_it_is_begun_with(lab: LivingSpace
     folder = written_anew(lab, lambda records: records[at:])
     assert snapshot(recover(folder).state) == snapshot(lab.state)
     for log in folder.logs():
-        seal(folder, log)
+        seal_log(folder, log)
     assert snapshot(recover(folder).state) == snapshot(lab.state)
 
 
@@ -262,7 +262,7 @@ def test_a_hole_without_a_checkpoint_is_damage_and_named(lab: LivingSpace, *, se
     folder = written_anew(lab, lambda records: [*records[:10], *records[12:]])
     if sealed:
         for log in folder.logs():
-            seal(folder, log)
+            seal_log(folder, log)
     with pytest.raises(JournalDamaged) as told:
         recover(folder)
     assert str(told.value) == f"{folder.root}: the journal of 'lab' has no record 10: the next one is 12"
@@ -452,7 +452,7 @@ class Looks:
             self.count += 1
             if self.count == self._which:
                 for log in self._logs:
-                    seal(self._folder, log)
+                    seal_log(self._folder, log)
             return found
 
         return looked
@@ -467,7 +467,7 @@ def test_a_sealer_that_works_all_the_while_does_no_harm(lab: LivingSpace) -> Non
 
     def seal_all() -> None:
         for log in folder.logs():
-            seal(folder, log)
+            seal_log(folder, log)
 
     sealer = threading.Thread(target=seal_all)
     sealer.start()
@@ -488,7 +488,7 @@ def test_two_sealers_of_one_log_make_one_segment(lab: LivingSpace) -> None:
     def seal_all() -> None:
         try:
             for log in logs:
-                sealing.seal(folder, log)
+                sealing.seal_log(folder, log)
         except BaseException as error:
             failed.append(error)
 

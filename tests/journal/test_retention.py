@@ -11,11 +11,17 @@ import duckdb
 import pytest
 
 from mew.journal.arrow import to_arrow
-from mew.journal.block_format import Entry, FrameBatch, encode
-from mew.journal.compaction import CompactionDeferred, compact, exclusive_maintenance
+from mew.journal.block_format import FrameBatch, JournalEntry, encode_block
+from mew.journal.compaction import CompactionDeferred, compact_hour, exclusive_maintenance
 from mew.journal.layout import HOUR, SECOND, JournalFolder, disk_used
-from mew.journal.retention import BadReader, forget, readers, register, retain
-from mew.journal.segment_reader import verify
+from mew.journal.retention import (
+    InvalidReader,
+    delete_expired,
+    register_reader,
+    registered_positions,
+    unregister_reader,
+)
+from mew.journal.segment_reader import verify_segment
 from mew.journal.segments import write_segment
 from mew.journal.wal import LogWriter
 from mew.protocol.records import CHECKPOINT, Record
@@ -26,7 +32,7 @@ STEP = 20 * 60 * SECOND
 """Between one segment and the next: an hour has three of them."""
 
 
-def entries(first: int, time: int, *, checkpoint: bool) -> list[Entry]:
+def entries(first: int, time: int, *, checkpoint: bool) -> list[JournalEntry]:
     """Ten records; the fifth may be a checkpoint."""
     return [
         FrameBatch(first, time, "bob", "s", first + 1, 3, [b"#s#x"] * 4),
@@ -40,7 +46,7 @@ def journal(path: Path, checkpoints: set[int], segments: int = 10) -> JournalFol
     folder = JournalFolder(path / "journal", "lab")
     for number in range(segments):
         time = TEN + number * STEP
-        block = encode(entries(10 * number, time, checkpoint=number in checkpoints))
+        block = encode_block(entries(10 * number, time, checkpoint=number in checkpoints))
         write_segment(folder.hour(time), [to_arrow(block)])
     return folder
 
@@ -52,7 +58,7 @@ def kept(folder: JournalFolder) -> list[int]:
 
 def cut(folder: JournalFolder, number: int, readers: dict[str, int] | None = None) -> list[int]:
     """Keep what is not older than a segment; the numbers of those that were removed."""
-    removed = retain(folder, keep_seconds=3600, now=TEN + number * STEP + HOUR, readers=readers)
+    removed = delete_expired(folder, keep_seconds=3600, now=TEN + number * STEP + HOUR, readers=readers)
     return [segment.first // 10 for segment in removed]
 
 
@@ -61,7 +67,7 @@ def cut(folder: JournalFolder, number: int, readers: dict[str, int] | None = Non
 
 def test_without_a_limit_everything_is_kept(tmp_path: Path) -> None:
     folder = journal(tmp_path, {3, 7})
-    assert retain(folder, keep_seconds=None, now=1 << 62) == []
+    assert delete_expired(folder, keep_seconds=None, now=1 << 62) == []
     assert kept(folder) == list(range(10))
 
 
@@ -85,13 +91,13 @@ def test_without_a_checkpoint_nothing_goes(tmp_path: Path) -> None:
 
 def test_a_limit_longer_than_time_itself_keeps_everything(tmp_path: Path) -> None:
     folder = journal(tmp_path, {3})
-    assert retain(folder, keep_seconds=1e12, now=TEN + 10 * STEP) == []
+    assert delete_expired(folder, keep_seconds=1e12, now=TEN + 10 * STEP) == []
 
 
 def test_of_a_compacted_hour_the_checkpoint_that_is_old_enough_counts(tmp_path: Path) -> None:
     folder = journal(tmp_path, {3, 5})
     for hour in folder.hours():
-        compact(folder, hour)
+        compact_hour(folder, hour)
     # Segments 3 to 5 are one, and the last of its two checkpoints is too young.
     assert cut(folder, 5) == [0]
     assert kept(folder) == [3, 6, 9]
@@ -151,40 +157,40 @@ def test_the_cut_is_at_a_checkpoint_that_every_registered_reader_has_come_to(
     tmp_path: Path, position: int, first: int
 ) -> None:
     folder = journal(tmp_path, {1, 4, 7})
-    register(folder, "ahead", 100)
-    register(folder, "pipeline", position)
+    register_reader(folder, "ahead", 100)
+    register_reader(folder, "pipeline", position)
     assert cut(folder, 10) == list(range(first))
     assert kept(folder) == list(range(first, 10))
 
 
 def test_a_reader_that_is_named_in_the_call_holds_as_well(tmp_path: Path) -> None:
     folder = journal(tmp_path, set(range(10)))
-    register(folder, "pipeline", 45)
+    register_reader(folder, "pipeline", 45)
     assert cut(folder, 10, {"kafka": 20}) == [0]
     assert cut(folder, 10, {"kafka": 60}) == [1, 2, 3]
 
 
 def test_a_reader_moves_on_and_is_forgotten(tmp_path: Path) -> None:
     folder = journal(tmp_path, {3, 7})
-    assert readers(folder) == {}
-    register(folder, "pipeline", 10)
-    register(folder, "kafka.eu-1", 20)
-    register(folder, "pipeline", 40)
-    assert readers(folder) == {"kafka.eu-1": 20, "pipeline": 40}
+    assert registered_positions(folder) == {}
+    register_reader(folder, "pipeline", 10)
+    register_reader(folder, "kafka.eu-1", 20)
+    register_reader(folder, "pipeline", 40)
+    assert registered_positions(folder) == {"kafka.eu-1": 20, "pipeline": 40}
     assert (folder.log / "readers/pipeline.json").read_bytes() == b'{"position":40}'
     assert cut(folder, 10) == []
-    forget(folder, "kafka.eu-1")
-    forget(folder, "nobody")
-    assert readers(folder) == {"pipeline": 40}
+    unregister_reader(folder, "kafka.eu-1")
+    unregister_reader(folder, "nobody")
+    assert registered_positions(folder) == {"pipeline": 40}
     assert cut(folder, 10) == [0, 1, 2]
 
 
 @pytest.mark.parametrize("content", [b"", b"{}", b'{"position":"7"}', b"\x00" * 15])
 def test_a_reader_of_whom_nothing_is_known_holds_everything(tmp_path: Path, content: bytes) -> None:
     folder = journal(tmp_path, {7})
-    register(folder, "pipeline", 1_000)
+    register_reader(folder, "pipeline", 1_000)
     (folder.log / "readers/pipeline.json").write_bytes(content)
-    with pytest.raises(BadReader, match=r"pipeline\.json"):
+    with pytest.raises(InvalidReader, match=r"pipeline\.json"):
         cut(folder, 10)
     assert kept(folder) == list(range(10))
 
@@ -192,8 +198,8 @@ def test_a_reader_of_whom_nothing_is_known_holds_everything(tmp_path: Path, cont
 @pytest.mark.parametrize("name", ["", "../x", "a/b", ".hidden", "a b"])
 def test_a_name_that_is_no_file_name_is_refused(tmp_path: Path, name: str) -> None:
     folder = JournalFolder(tmp_path / "journal", "lab")
-    with pytest.raises(BadReader, match="name"):
-        register(folder, name, 0)
+    with pytest.raises(InvalidReader, match="name"):
+        register_reader(folder, name, 0)
     assert list(tmp_path.iterdir()) == []
 
 
@@ -201,15 +207,15 @@ def test_a_reader_for_whom_there_is_no_room_leaves_nothing_behind(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = JournalFolder(tmp_path / "journal", "lab")
-    register(folder, "pipeline", 1)
+    register_reader(folder, "pipeline", 1)
 
     def full(_file: int) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     with monkeypatch.context() as patched, pytest.raises(OSError, match="No space"):
         patched.setattr(os, "fsync", full)
-        register(folder, "pipeline", 2)
-    assert readers(folder) == {"pipeline": 1}
+        register_reader(folder, "pipeline", 2)
+    assert registered_positions(folder) == {"pipeline": 1}
     assert [path.name for path in (folder.log / "readers").iterdir()] == ["pipeline.json"]
 
 
@@ -218,11 +224,11 @@ def test_a_crash_while_a_reader_registers_leaves_what_it_said_before_or_now(tmp_
     seen = []
 
     def prepared(_number: int) -> tuple[JournalFolder, str, int]:
-        register(folder, "pipeline", 1)
+        register_reader(folder, "pipeline", 1)
         return folder, "pipeline", 2
 
-    for _ in crashes(register, prepared):
-        seen.append(readers(folder)["pipeline"])
+    for _ in crashes(register_reader, prepared):
+        seen.append(registered_positions(folder)["pipeline"])
     assert seen == [1, 1, 2, 2]
 
 
@@ -256,7 +262,7 @@ def test_a_crash_at_any_step_leaves_a_journal_without_a_hole(tmp_path: Path) -> 
         first.append(segments[0].first)
         assert [one.last + 1 for one in segments] == [*(other.first for other in segments[1:]), 100]
         for segment in segments:
-            verify(segment)
+            verify_segment(segment)
         seen = seen_by_duckdb(folder.root)
         assert len(seen) == len(set(seen))
         assert set(range(segments[0].first, 100)) <= set(seen)

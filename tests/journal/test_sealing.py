@@ -13,10 +13,10 @@ import pytest
 
 from mew.journal import wal
 from mew.journal.arrow import from_arrow, to_arrow
-from mew.journal.block_format import HEAD_BYTES, CorruptData, Entry, FrameBatch, encode
+from mew.journal.block_format import BLOCK_HEAD_BYTES, CorruptData, FrameBatch, JournalEntry, encode_block
 from mew.journal.layout import JournalFolder, Segment
-from mew.journal.sealing import seal
-from mew.journal.segment_reader import read_segment, verify
+from mew.journal.sealing import seal_log
+from mew.journal.segment_reader import read_segment, verify_segment
 from mew.journal.segments import write_segment
 from mew.journal.wal import LogDamaged, LogWriter
 from mew.protocol.records import Record
@@ -25,7 +25,7 @@ from tests.journal.crash_points import crashes
 HOUR = 3600 * 10**6
 
 
-def entries(first: int) -> list[Entry]:
+def entries(first: int) -> list[JournalEntry]:
     """Five records, two of them control."""
     return [
         Record(first, HOUR, "start", "system:gateway", payload=b'{"epoch":"e-%d"}' % first),
@@ -66,7 +66,7 @@ def folder(tmp_path: Path) -> JournalFolder:
 
 
 def sealed(folder: JournalFolder, log: Path) -> Segment:
-    segment = seal(folder, log)
+    segment = seal_log(folder, log)
     assert segment is not None
     return segment
 
@@ -79,7 +79,7 @@ def test_a_log_becomes_a_segment_of_its_hour_and_goes_away(folder: JournalFolder
     assert folder.segments() == [segment]
     assert list(from_arrow(read_segment(segment))) == written
     assert files(folder) == {segment.control.name, segment.frames.name}
-    verify(segment)
+    verify_segment(segment)
 
 
 def test_blocks_of_every_size_are_sealed(folder: JournalFolder) -> None:
@@ -94,19 +94,19 @@ def test_blocks_of_every_size_are_sealed(folder: JournalFolder) -> None:
 
 
 def test_a_log_without_a_block_is_only_deleted(folder: JournalFolder) -> None:
-    assert seal(folder, logged(folder, blocks=0)) is None
+    assert seal_log(folder, logged(folder, blocks=0)) is None
     assert files(folder) == set()
 
 
 def test_a_log_that_was_sealed_before_is_its_segment(folder: JournalFolder) -> None:
     log = logged(folder)
-    assert seal(folder, log) == seal(folder, log)
+    assert seal_log(folder, log) == seal_log(folder, log)
 
 
 def test_a_log_that_never_was_cannot_be_sealed(folder: JournalFolder) -> None:
     sealed(folder, logged(folder))
     with pytest.raises(FileNotFoundError):
-        seal(folder, folder.log_file(15))
+        seal_log(folder, folder.log_file(15))
 
 
 # ----------------------------------------------------------------------------------------------- crashes
@@ -119,18 +119,18 @@ def test_a_crash_at_any_step_costs_no_record_and_doubles_none(tmp_path: Path) ->
         folders[number] = folder = JournalFolder(tmp_path / str(number), "lab")
         return folder, logged(folder)
 
-    for number in crashes(seal, prepare):
+    for number in crashes(seal_log, prepare):
         folder = folders[number]
         log, everything = folder.log_file(0), list(range(15))
         seen = glob(folder)
         assert sorted(set(seen)) == seen
         for segment in folder.segments():
-            verify(segment)
+            verify_segment(segment)
         assert log.exists() or seen == everything
         segment = sealed(folder, log)
         assert glob(folder) == everything
         assert files(folder) == {segment.control.name, segment.frames.name}
-        verify(segment)
+        verify_segment(segment)
     # The folders of space, day and hour; the log; each file and its name, twice; the log's end.
     assert len(folders) > 3 * 2 + 1 + 2 * 3 + 2
 
@@ -177,7 +177,7 @@ def test_the_log_is_deleted_last_when_both_files_and_their_names_are_on_the_disk
 
 def test_frames_that_a_crash_left_of_a_longer_log_do_not_stay(folder: JournalFolder) -> None:
     """The control file was not there yet, and the log lost its end."""
-    long = write_segment(folder.hour(HOUR), [to_arrow(encode([*entries(0), *entries(5)]))])
+    long = write_segment(folder.hour(HOUR), [to_arrow(encode_block([*entries(0), *entries(5)]))])
     long.control.unlink()
     assert glob(folder) == [1, 2, 3, 6, 7, 8]
     sealed(folder, logged(folder, blocks=1))
@@ -185,7 +185,7 @@ def test_frames_that_a_crash_left_of_a_longer_log_do_not_stay(folder: JournalFol
 
 
 def test_a_log_in_a_larger_segment_that_is_whole_is_only_deleted(folder: JournalFolder) -> None:
-    large = write_segment(folder.hour(HOUR), [to_arrow(encode([*entries(0), *entries(5), *entries(10)]))])
+    large = write_segment(folder.hour(HOUR), [to_arrow(encode_block([*entries(0), *entries(5), *entries(10)]))])
     assert sealed(folder, logged(folder, first=5, blocks=1)) == large
     assert (glob(folder), folder.logs()) == (list(range(15)), [])
 
@@ -193,14 +193,14 @@ def test_a_log_in_a_larger_segment_that_is_whole_is_only_deleted(folder: Journal
 def test_two_that_seal_the_same_log_make_one_segment(folder: JournalFolder) -> None:
     log = logged(folder, blocks=200)
     found: list[Segment | None] = []
-    both = [threading.Thread(target=lambda: found.append(seal(folder, log))) for _ in range(2)]
+    both = [threading.Thread(target=lambda: found.append(seal_log(folder, log))) for _ in range(2)]
     for thread in both:
         thread.start()
     for thread in both:
         thread.join()
     assert found == [Segment(folder.hour(HOUR), 0, 999)] * 2
     assert glob(folder) == list(range(1000))
-    verify(*folder.segments())
+    verify_segment(*folder.segments())
 
 
 # ------------------------------------------------------------------------------------------------ damage
@@ -220,11 +220,11 @@ def places(log: Path) -> Iterator[tuple[int, int]]:
 def test_a_log_with_a_flipped_bit_anywhere_is_neither_sealed_nor_deleted(folder: JournalFolder) -> None:
     log, chance = logged(folder), random.Random(7)
     kept, blocks = log.read_bytes(), list(places(log))
-    heads = [8 * begin + bit for begin, _ in blocks for bit in range(8 * HEAD_BYTES)]
+    heads = [8 * begin + bit for begin, _ in blocks for bit in range(8 * BLOCK_HEAD_BYTES)]
     for bit in [*chance.sample(heads, 100), *chance.sample(range(8 * len(kept)), 100)]:
         damaged(log, bit)
         with pytest.raises(LogDamaged) as damage:
-            seal(folder, log)
+            seal_log(folder, log)
         (begin,) = [begin for begin, end in blocks if begin <= bit // 8 < end]
         assert (damage.value.path, damage.value.offset) == (log, begin)
         assert files(folder) == {log.name}
@@ -235,7 +235,7 @@ def test_a_log_with_a_torn_end_is_neither_sealed_nor_deleted(folder: JournalFold
     log = logged(folder)
     os.truncate(log, log.stat().st_size - 1)
     with pytest.raises(LogDamaged, match=log.name):
-        seal(folder, log)
+        seal_log(folder, log)
     assert files(folder) == {log.name}
 
 
@@ -245,14 +245,14 @@ def test_a_log_with_a_hole_is_neither_sealed_nor_deleted(folder: JournalFolder) 
     kept = log.read_bytes()
     log.write_bytes(kept[:begin] + kept[end:])
     with pytest.raises(LogDamaged, match="position 5 is missing: the next one is 10"):
-        seal(folder, log)
+        seal_log(folder, log)
     assert files(folder) == {log.name}
 
 
 def test_a_log_under_another_name_is_neither_sealed_nor_deleted(folder: JournalFolder) -> None:
     log = logged(folder).rename(folder.log_file(3))
     with pytest.raises(LogDamaged, match="position 3 is missing: the next one is 0"):
-        seal(folder, log)
+        seal_log(folder, log)
     assert files(folder) == {log.name}
 
 
@@ -264,24 +264,24 @@ def test_a_damaged_segment_is_sealed_again_while_its_log_is_there(folder: Journa
     damaged(getattr(segment, part), 800)
     log.write_bytes(kept)
     with pytest.raises(CorruptData):
-        verify(segment)
+        verify_segment(segment)
     assert sealed(folder, log) == segment
-    verify(segment)
+    verify_segment(segment)
     assert glob(folder) == list(range(15))
 
 
 def test_a_log_in_a_larger_segment_that_is_damaged_is_kept(folder: JournalFolder) -> None:
-    large = write_segment(folder.hour(HOUR), [to_arrow(encode([*entries(0), *entries(5)]))])
+    large = write_segment(folder.hour(HOUR), [to_arrow(encode_block([*entries(0), *entries(5)]))])
     damaged(large.frames, 800)
     log = logged(folder, blocks=1)
     with pytest.raises(CorruptData, match=large.frames.name):
-        seal(folder, log)
+        seal_log(folder, log)
     assert log.exists()
 
 
 def test_a_log_of_which_only_a_part_is_sealed_is_kept(folder: JournalFolder) -> None:
-    write_segment(folder.hour(HOUR), [to_arrow(encode(entries(5)))])
+    write_segment(folder.hour(HOUR), [to_arrow(encode_block(entries(5)))])
     log = logged(folder)
     with pytest.raises(LogDamaged, match="only some are sealed"):
-        seal(folder, log)
+        seal_log(folder, log)
     assert log.exists()

@@ -10,16 +10,16 @@ import pyarrow.parquet as pq
 import pytest
 
 from mew.journal.arrow import SCHEMA, from_arrow, to_arrow
-from mew.journal.block_format import Entry, FrameBatch, decode, encode
+from mew.journal.block_format import FrameBatch, JournalEntry, decode_block, encode_block
 from mew.journal.layout import JournalFolder, Segment
-from mew.journal.segment_reader import read_control, read_footer, read_frames, read_segment, verify
+from mew.journal.segment_reader import read_control, read_footer, read_frames, read_segment, verify_segment
 from mew.journal.segments import SegmentDamaged, write_segment
 from mew.protocol.records import Record
 
 HOUR = 3600 * 10**6
 
 
-def entries(first: int = 0) -> list[Entry]:
+def entries(first: int = 0) -> list[JournalEntry]:
     """Eight records: four frames and stream data, four others."""
     return [
         Record(first, HOUR, "start", "system:gateway", payload=b'{"epoch":"e-%d","limits":{}}' % first),
@@ -31,8 +31,8 @@ def entries(first: int = 0) -> list[Entry]:
     ]
 
 
-def batches(*many: Sequence[Entry]) -> Iterator[pa.RecordBatch]:
-    return (to_arrow(encode(each)) for each in many)
+def batches(*many: Sequence[JournalEntry]) -> Iterator[pa.RecordBatch]:
+    return (to_arrow(encode_block(each)) for each in many)
 
 
 @pytest.fixture
@@ -54,8 +54,11 @@ def test_what_was_written_is_read_again(hour: Path) -> None:
     segment = write_segment(hour, batches(entries(8), entries(16)))
     table = read_segment(segment)
     assert table.schema == SCHEMA
-    assert list(from_arrow(table)) == [*decode(encode(entries(8))), *decode(encode(entries(16)))]
-    verify(segment)
+    assert list(from_arrow(table)) == [
+        *decode_block(encode_block(entries(8))),
+        *decode_block(encode_block(entries(16))),
+    ]
+    verify_segment(segment)
 
 
 def test_the_footer_says_what_the_segment_is(hour: Path) -> None:
@@ -76,14 +79,14 @@ def test_a_segment_without_frames_has_no_frames_file(hour: Path) -> None:
     assert [path.name for path in hour.iterdir()] == [segment.control.name]
     assert positions(read_frames(segment)) == []
     assert read_frames(segment).schema == SCHEMA
-    verify(segment)
+    verify_segment(segment)
 
 
 def test_a_segment_of_frames_alone_has_an_empty_control_file(hour: Path) -> None:
     segment = write_segment(hour, batches(entries()[1:2]))
     assert positions(read_control(segment)) == []
     assert positions(read_segment(segment)) == [1, 2, 3]
-    verify(segment)
+    verify_segment(segment)
 
 
 def test_both_files_say_the_version_of_the_schema_and_show_plain_types(hour: Path) -> None:
@@ -96,11 +99,11 @@ def test_both_files_say_the_version_of_the_schema_and_show_plain_types(hour: Pat
 
 
 def test_a_row_group_has_at_most_a_hundred_thousand_rows(hour: Path) -> None:
-    many: list[Entry] = [
+    many: list[JournalEntry] = [
         FrameBatch(0, HOUR, "bob", "s", 1, 3, [b"#s#x"] * 150_000),
         Record(150_000, HOUR, "leave", "bob"),
     ]
-    more: list[Entry] = [FrameBatch(150_001, HOUR, "bob", "s", 150_001, 3, [b"#s#x"] * 60_000)]
+    more: list[JournalEntry] = [FrameBatch(150_001, HOUR, "bob", "s", 150_001, 3, [b"#s#x"] * 60_000)]
     segment = write_segment(hour, batches(many, more))
     metadata = pq.read_metadata(segment.frames)
     assert [metadata.row_group(number).num_rows for number in range(metadata.num_row_groups)] == [100_000] * 2 + [
@@ -115,7 +118,7 @@ def test_large_payloads_make_smaller_row_groups(hour: Path) -> None:
         hour, batches(*([FrameBatch(n * 10, HOUR, "bob", "s", 1, 3, [frame] * 10)] for n in range(10)))
     )
     assert pq.read_metadata(segment.frames).num_row_groups == 2
-    verify(segment)
+    verify_segment(segment)
 
 
 def test_payloads_have_neither_statistics_nor_a_dictionary(hour: Path) -> None:
@@ -150,7 +153,7 @@ def test_no_records_make_no_segment(hour: Path) -> None:
 
 def whole(hour: Path) -> Segment:
     segment = write_segment(hour, batches(entries()))
-    verify(segment)
+    verify_segment(segment)
     return segment
 
 
@@ -164,11 +167,11 @@ def test_a_flipped_bit_anywhere_in_either_file_is_found(hour: Path) -> None:
             flipped[bit // 8] ^= 1 << bit % 8
             path.write_bytes(flipped)
             with pytest.raises(SegmentDamaged) as damage:
-                verify(segment)
+                verify_segment(segment)
             assert damage.value.path == path
             assert str(path) in str(damage.value)
         path.write_bytes(kept)
-    verify(segment)
+    verify_segment(segment)
 
 
 def test_a_file_cut_off_anywhere_is_found(hour: Path) -> None:
@@ -178,10 +181,10 @@ def test_a_file_cut_off_anywhere_is_found(hour: Path) -> None:
         for size in [0, 1, len(kept) - 1, *(chance.randrange(len(kept)) for _ in range(20))]:
             path.write_bytes(kept[:size])
             with pytest.raises(SegmentDamaged) as damage:
-                verify(segment)
+                verify_segment(segment)
             assert damage.value.path == path
         path.write_bytes(kept)
-    verify(segment)
+    verify_segment(segment)
 
 
 def test_a_control_file_that_cannot_be_read_is_named(hour: Path) -> None:
@@ -195,7 +198,7 @@ def test_a_control_file_that_cannot_be_read_is_named(hour: Path) -> None:
 def test_a_frames_file_that_is_missing_is_named(hour: Path) -> None:
     segment = whole(hour)
     segment.frames.unlink()
-    for read in (verify, read_frames, read_segment):
+    for read in (verify_segment, read_frames, read_segment):
         with pytest.raises(SegmentDamaged, match=rf"{segment.frames.name}: it is missing"):
             read(segment)
 
@@ -204,14 +207,14 @@ def test_a_frames_file_of_another_segment_is_found(hour: Path) -> None:
     segment, other = whole(hour), write_segment(hour, batches(entries(8)))
     other.frames.rename(segment.frames)
     with pytest.raises(SegmentDamaged, match=segment.frames.name):
-        verify(segment)
+        verify_segment(segment)
 
 
 def test_a_frames_file_that_nobody_knows_of_is_found(hour: Path) -> None:
     segment, other = write_segment(hour, batches(entries()[:1])), write_segment(hour, batches(entries(8)))
     other.frames.rename(segment.frames)
     with pytest.raises(SegmentDamaged, match="knows of no frames"):
-        verify(segment)
+        verify_segment(segment)
 
 
 def test_a_segment_under_another_name_is_found(hour: Path) -> None:
@@ -220,7 +223,7 @@ def test_a_segment_under_another_name_is_found(hour: Path) -> None:
     segment.control.rename(other.control)
     segment.frames.rename(other.frames)
     with pytest.raises(SegmentDamaged, match="positions 0 to 7"):
-        verify(other)
+        verify_segment(other)
 
 
 def test_a_parquet_file_of_somebody_else_is_no_segment(hour: Path) -> None:
@@ -229,13 +232,13 @@ def test_a_parquet_file_of_somebody_else_is_no_segment(hour: Path) -> None:
     with pytest.raises(SegmentDamaged, match="does not say what it is"):
         read_footer(segment)
     with pytest.raises(SegmentDamaged, match="checksum"):
-        verify(segment)
+        verify_segment(segment)
 
 
 def test_a_segment_that_is_gone_is_not_damaged(hour: Path) -> None:
     segment = whole(hour)
     segment.control.unlink()
     segment.frames.unlink()
-    for read in (verify, read_footer, read_control, read_frames, read_segment):
+    for read in (verify_segment, read_footer, read_control, read_frames, read_segment):
         with pytest.raises(FileNotFoundError):
             read(segment)

@@ -12,13 +12,13 @@ import pytest
 
 from mew.journal import segments
 from mew.journal.arrow import to_arrow
-from mew.journal.block_format import FrameBatch, encode
-from mew.journal.compaction import compact
+from mew.journal.block_format import FrameBatch, encode_block
+from mew.journal.compaction import compact_hour
 from mew.journal.layout import JournalFolder
 from mew.journal.reader import Journal
 from mew.journal.segments import write_segment
 from mew.journal.settings import JournalSettings
-from mew.journal.verify import Problem, verify
+from mew.journal.verify import JournalProblem, verify_journal
 from mew.journal.wal import LogWriter, read_blocks
 from mew.journal.writer import JournalWriter
 from mew.protocol.records import Record
@@ -28,7 +28,7 @@ from tests.journal.journal_fixture import NOON, Kept, entries, varied
 FLIPS = 100
 
 
-def only_problem(kept: Kept) -> Problem:
+def only_problem(kept: Kept) -> JournalProblem:
     (problem,) = verified(kept).problems
     return problem
 
@@ -40,7 +40,7 @@ def chat(position: int, time: int) -> Record:
 def test_a_whole_journal_has_no_problems_and_is_counted(tmp_path: Path) -> None:
     kept = varied(tmp_path)
     seen: list[tuple[int, int]] = []
-    report = verify(kept.folder.root, "lab", lambda done, total: seen.append((done, total)))
+    report = verify_journal(kept.folder.root, "lab", lambda done, total: seen.append((done, total)))
     assert (report.problems, report.damaged) == ((), False)
     assert (report.first, report.last, report.records) == (0, kept.next - 1, kept.next)
     assert (report.segments, report.logs, report.blocks, report.unreachable) == (3, 3, 5, 0)
@@ -51,7 +51,7 @@ def test_a_whole_journal_has_no_problems_and_is_counted(tmp_path: Path) -> None:
 
 
 def test_where_there_is_no_journal_nothing_is_wrong(tmp_path: Path) -> None:
-    report = verify(tmp_path, "lab")
+    report = verify_journal(tmp_path, "lab")
     assert (report.first, report.last, report.records, report.problems) == (None, None, 0, ())
 
 
@@ -210,7 +210,7 @@ def test_a_beginning_that_is_missing_needs_a_checkpoint(tmp_path: Path) -> None:
 def test_segments_that_overlap_are_found_and_those_that_contain_another_are_not_wrong(tmp_path: Path) -> None:
     kept = varied(tmp_path)
     segment = kept.folder.segments()[0]
-    write_segment(segment.hour, [to_arrow(encode(entries(6, NOON + 1) + entries(12, NOON + 2)))])
+    write_segment(segment.hour, [to_arrow(encode_block(entries(6, NOON + 1) + entries(12, NOON + 2)))])
     names = [each.control.name for each in kept.folder.segments()]
     assert [problem.what for problem in verified(kept).problems] == [
         f"its positions 6 to 11 are in {names[0]} too",
@@ -218,15 +218,15 @@ def test_segments_that_overlap_are_found_and_those_that_contain_another_are_not_
     ]
     shutil.rmtree(kept.folder.root)
     kept.folder.log.mkdir(parents=True)
-    write_segment(segment.hour, [to_arrow(encode(entries(0, NOON)))])
-    write_segment(segment.hour, [to_arrow(encode(entries(0, NOON) + entries(6, NOON + 1)))])
+    write_segment(segment.hour, [to_arrow(encode_block(entries(0, NOON)))])
+    write_segment(segment.hour, [to_arrow(encode_block(entries(0, NOON) + entries(6, NOON + 1)))])
     assert verified(kept).problems == ()
 
 
 def test_a_log_of_which_a_part_is_sealed_is_found(tmp_path: Path) -> None:
     kept = Kept(tmp_path)
     kept.write(entries(0, NOON) + entries(6, NOON + 1))
-    write_segment(kept.folder.hour(NOON), [to_arrow(encode(entries(0, NOON)))])
+    write_segment(kept.folder.hour(NOON), [to_arrow(encode_block(entries(0, NOON)))])
     assert only_problem(kept).what == "its positions 0 to 5 are sealed too"
     assert verified(kept).records == 12
 
@@ -243,9 +243,9 @@ def test_a_missing_frames_file_and_one_that_nobody_knows_of_are_found(tmp_path: 
 
 def test_an_event_that_nobody_knows_is_found(tmp_path: Path) -> None:
     kept = Kept(tmp_path)
-    odd = to_arrow(encode([chat(0, NOON), chat(1, NOON)])).to_pylist()
+    odd = to_arrow(encode_block([chat(0, NOON), chat(1, NOON)])).to_pylist()
     odd[1]["event"] = "miracle"
-    table = to_arrow(encode([chat(0, NOON)])).schema.empty_table()
+    table = to_arrow(encode_block([chat(0, NOON)])).schema.empty_table()
     segment = write_segment(kept.folder.hour(NOON), [type(table).from_pylist(odd, table.schema)])
     assert str(only_problem(kept)) == f"{segment.control}: row 1: unknown event 'miracle'"
 
@@ -309,10 +309,10 @@ def test_what_is_sealed_or_compacted_meanwhile_is_verified_where_it_is_then(tmp_
         if change == "seal":
             kept.seal()
         else:
-            compact(kept.folder, kept.folder.hour(NOON))
+            compact_hour(kept.folder, kept.folder.hour(NOON))
 
     for after in (1, 2, 3):
-        report = verify(kept.folder.root, "lab", Once(after, act))
+        report = verify_journal(kept.folder.root, "lab", Once(after, act))
         assert report.problems == ()
         assert (report.first, report.last, report.records) == (0, 53, 54)
 
@@ -335,7 +335,7 @@ def test_a_log_that_is_being_written_to_is_not_damaged(tmp_path: Path) -> None:
     kept = Kept(tmp_path).append(2)
     assert kept.writer is not None
     kept.sync()
-    half = encode(entries(12, NOON + 2))[:40]
+    half = encode_block(entries(12, NOON + 2))[:40]
     log = kept.writer.path
     log.write_bytes(log.read_bytes() + half)
     assert only_problem(kept).sort == "torn"
@@ -362,7 +362,7 @@ def test_a_journal_that_is_written_to_all_the_while_is_never_taken_for_damaged(t
     read = rounds = 0
     follower = Journal(folder.root, "lab").follow(synced_only=False, wait=over.is_set)
     while not over.is_set() or read < 20_000:
-        assert not verify(folder.root, "lab").damaged
+        assert not verify_journal(folder.root, "lab").damaged
         for read, record in enumerate(Journal(folder.root, "lab").records(), 1):
             assert record.position == read - 1
         assert [next(follower).position for _ in range(rounds, read)] == list(range(rounds, read))

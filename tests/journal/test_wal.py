@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from mew.journal.block_format import Entry, FrameBatch
+from mew.journal.block_format import FrameBatch, JournalEntry
 from mew.journal.wal import LogDamaged, LogWriter, read_blocks
 from mew.protocol.records import Record
 
 
-def entries(first: int) -> list[Entry]:
+def entries(first: int) -> list[JournalEntry]:
     """Four records from this position on."""
     return [
         Record(first, 1_000 + first, "envelope", "alice", "chat", f"a-{first}", size=2, payload=b"{}"),

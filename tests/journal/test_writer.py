@@ -11,12 +11,12 @@ import pytest
 
 from mew.journal import wal
 from mew.journal import writer as writing_it
-from mew.journal.block_format import Entry
+from mew.journal.block_format import JournalEntry
 from mew.journal.layout import HOUR, JournalFolder, first_position
 from mew.journal.recovery import synced_bytes
 from mew.journal.settings import JournalSettings
 from mew.journal.wal import LogWriter, read_blocks
-from mew.journal.writer import BLOCK_BYTES, PIECE, FileSync, JournalWriter, ReplayBudget, blocks_of
+from mew.journal.writer import DIRECT_WRITE_ENTRIES, MAX_BLOCK_BYTES, FileSync, JournalWriter, ReplayBudget, blocks_of
 from tests.journal.writer_harness import NOON, FailingCall, WriterHarness, control, frames, writing
 from tests.support.polling import PATIENCE, until
 
@@ -53,11 +53,11 @@ def test_frames_alone_are_written_within_the_interval(tmp_path: Path) -> None:
 
 def test_many_frames_do_not_pile_up_for_the_thread(tmp_path: Path) -> None:
     with writing(tmp_path, LONG) as harness:
-        for position in range(PIECE - 1):
+        for position in range(DIRECT_WRITE_ENTRIES - 1):
             harness.turn(frames(position))
         assert harness.positions() == []
-        harness.turn(frames(PIECE - 1))
-        assert harness.positions() == list(range(PIECE))
+        harness.turn(frames(DIRECT_WRITE_ENTRIES - 1))
+        assert harness.positions() == list(range(DIRECT_WRITE_ENTRIES))
 
 
 def test_with_always_everything_is_on_the_disk_when_commit_returns(tmp_path: Path) -> None:
@@ -128,7 +128,7 @@ def test_whatever_the_thread_does_meanwhile_the_order_is_that_of_adding(
     assert harness.writer.figures.records == position
 
 
-def _two_more(turn: int, position: int) -> list[Entry]:
+def _two_more(turn: int, position: int) -> list[JournalEntry]:
     return [] if turn % 7 else [frames(position - 2), frames(position - 1)]
 
 
@@ -208,10 +208,10 @@ def test_closing_writes_and_syncs_all_that_was_added(tmp_path: Path) -> None:
 
 
 def test_a_block_has_no_more_bytes_than_it_should(tmp_path: Path) -> None:
-    large = BLOCK_BYTES // 3
-    entries: list[Entry] = [control(n, payload=b"x" * large) for n in range(7)]
+    large = MAX_BLOCK_BYTES // 3
+    entries: list[JournalEntry] = [control(n, payload=b"x" * large) for n in range(7)]
     assert [[entry.position for entry in block] for block in blocks_of(entries)] == [[0, 1, 2], [3, 4, 5], [6]]
-    huge: list[Entry] = [frames(0, 2, size=BLOCK_BYTES), frames(2), control(3)]
+    huge: list[JournalEntry] = [frames(0, 2, size=MAX_BLOCK_BYTES), frames(2), control(3)]
     assert [[entry.position for entry in block] for block in blocks_of(huge)] == [[0], [2, 3]]
     with writing(tmp_path, LONG) as harness:
         harness.turn(*entries)
@@ -226,7 +226,7 @@ def test_a_checkpoint_is_kept_beside_the_log_once_the_log_is_on_the_disk(tmp_pat
     with writing(tmp_path, JournalSettings(sync="os", interval_ms=1, segment_seconds=3600)) as harness:
         record = control(1, event="checkpoint", payload=b'{"state": 1}')
         harness.turn(control(0), record)
-        assert until(lambda: wal.load(harness.folder)) == record
+        assert until(lambda: wal.load_checkpoint(harness.folder)) == record
         assert harness.writer.figures.syncs == 1
 
 
@@ -237,7 +237,7 @@ def test_there_is_no_room_for_the_copy_of_a_checkpoint_and_nobody_minds(tmp_path
         until(lambda: harness.writer.synced == 0)
         assert harness.turn(control(1))
     assert harness.errors == []
-    assert wal.load(harness.folder) is None
+    assert wal.load_checkpoint(harness.folder) is None
     assert harness.positions() == [0, 1]
 
 
@@ -472,7 +472,7 @@ def test_a_sync_that_failed_ends_writing_for_good(
 @pytest.mark.parametrize("settings", [LONG, ALWAYS], ids=["interval", "always"])
 @pytest.mark.parametrize("last", [control(1), frames(1)], ids=["control", "frames"])
 def test_what_is_written_to_a_journal_that_was_moved_is_not_acknowledged(
-    tmp_path: Path, settings: JournalSettings, last: Entry
+    tmp_path: Path, settings: JournalSettings, last: JournalEntry
 ) -> None:
     with writing(tmp_path, settings) as harness:
         assert harness.turn(control(0))
@@ -555,34 +555,34 @@ def test_a_file_whose_closing_is_complained_of_ends_as_any_other(
 def test_the_copy_of_a_checkpoint_is_the_checkpoint(tmp_path: Path) -> None:
     folder = JournalFolder(tmp_path, "lab")
     folder.log.mkdir(parents=True)
-    assert wal.load(folder) is None
+    assert wal.load_checkpoint(folder) is None
     for position in (3, 9):
         record = control(position, event="checkpoint", payload=b'{"a": 1}')
-        wal.save(folder, record)
-        assert wal.load(folder) == record
+        wal.save_checkpoint(folder, record)
+        assert wal.load_checkpoint(folder) == record
     assert [path.name for path in folder.log.iterdir()] == ["checkpoint"]
 
 
 def test_a_torn_or_damaged_copy_of_a_checkpoint_is_none(tmp_path: Path) -> None:
     folder = JournalFolder(tmp_path, "lab")
     folder.log.mkdir(parents=True)
-    wal.save(folder, control(3, event="checkpoint"))
+    wal.save_checkpoint(folder, control(3, event="checkpoint"))
     whole = folder.checkpoint.read_bytes()
     for end in range(len(whole)):
         folder.checkpoint.write_bytes(whole[:end])
-        assert wal.load(folder) is None
+        assert wal.load_checkpoint(folder) is None
     for place in range(len(whole)):
         folder.checkpoint.write_bytes(whole[:place] + bytes([whole[place] ^ 1]) + whole[place + 1 :])
-        assert wal.load(folder) is None
+        assert wal.load_checkpoint(folder) is None
     folder.checkpoint.write_bytes(whole)
-    assert wal.load(folder) is not None
+    assert wal.load_checkpoint(folder) is not None
 
 
 def test_what_is_no_checkpoint_is_no_copy_of_one(tmp_path: Path) -> None:
     folder = JournalFolder(tmp_path, "lab")
     folder.log.mkdir(parents=True)
-    wal.save(folder, control(3))
-    assert wal.load(folder) is None
+    wal.save_checkpoint(folder, control(3))
+    assert wal.load_checkpoint(folder) is None
 
 
 def test_a_crash_while_a_checkpoint_is_copied_leaves_the_one_before(
@@ -591,8 +591,8 @@ def test_a_crash_while_a_checkpoint_is_copied_leaves_the_one_before(
     folder = JournalFolder(tmp_path, "lab")
     folder.log.mkdir(parents=True)
     before = control(3, event="checkpoint")
-    wal.save(folder, before)
+    wal.save_checkpoint(folder, before)
     FailingCall(monkeypatch, "fsync", errno.EIO)
     with pytest.raises(OSError, match="Input/output"):
-        wal.save(folder, control(9, event="checkpoint"))
-    assert wal.load(folder) == before
+        wal.save_checkpoint(folder, control(9, event="checkpoint"))
+    assert wal.load_checkpoint(folder) == before

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mew.journal import writer as writer_module
-from mew.journal.block_format import Entry
+from mew.journal.block_format import JournalEntry
 from mew.journal.layout import HOUR, first_position
 from mew.journal.recovery import synced_bytes
 from mew.journal.settings import ErrorPolicy, JournalSettings, SyncMode
@@ -66,7 +66,7 @@ class Sequence:
     def __init__(self, harness: WriterHarness, disk: Disk) -> None:
         self.harness = harness
         self.disk = disk
-        self.pending: list[Entry] = []
+        self.pending: list[JournalEntry] = []
         self.next = 0
         """Position of the next entry."""
         self.time = NOON
@@ -105,7 +105,7 @@ class Sequence:
                 self.disk.recover()
         return None
 
-    def _add(self, entry: Entry, records: int) -> None:
+    def _add(self, entry: JournalEntry, records: int) -> None:
         self.pending.append(entry)
         self.next += records
 

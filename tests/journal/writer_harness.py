@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from mew.journal.block_format import Entry, FrameBatch
+from mew.journal.block_format import FrameBatch, JournalEntry
 from mew.journal.layout import JournalFolder
 from mew.journal.settings import JournalSettings
 from mew.journal.wal import read_blocks
@@ -41,7 +41,7 @@ class WriterHarness:
         self.writer = JournalWriter(self.folder, settings, on_closed=self.closed.append, on_problem=self.errors.append)
         self._is_closed = False
 
-    def turn(self, *entries: Entry) -> bool:
+    def turn(self, *entries: JournalEntry) -> bool:
         """Do what one iteration of the event loop does: add the entries, then commit."""
         for entry in entries:
             if isinstance(entry, FrameBatch):

@@ -1,7 +1,7 @@
 """A recorder for tests: it collects what a hub records."""
 
 from mew.gateway.hub import NullRecorder
-from mew.journal.block_format import FrameBatch, decode, encode
+from mew.journal.block_format import FrameBatch, decode_block, encode_block
 from mew.protocol import Record
 
 
@@ -15,4 +15,4 @@ class Collected(NullRecorder):
         self.records.append(record)
 
     def add_frames(self, frames: FrameBatch) -> None:
-        self.records += decode(encode([frames]))
+        self.records += decode_block(encode_block([frames]))

@@ -12,7 +12,7 @@ import jsonschema_rs
 import msgspec
 import pytest
 
-from mew.journal.layout import HOUR, JournalFolder, spaces
+from mew.journal.layout import HOUR, JournalFolder, spaces_in
 from mew.journal.reader import Journal
 from mew.journal.recovery import recover
 from mew.journal.wal import read_blocks
@@ -133,7 +133,7 @@ def test_a_sealed_journal_has_nothing_left_in_the_log_and_breaks_at_hours_at_cra
 def test_unsealed_the_log_has_every_record_and_says_that_it_is_synced(tmp_path: Path) -> None:
     root = tmp_path / "journal"
     truth = generate(root, records=SHORT, spaces=1, seed=7, seal=False)
-    name = next(spaces(root))
+    name = next(spaces_in(root))
     folder = JournalFolder(root, name)
     assert folder.segments() == []
     last = folder.logs()[-1]

@@ -14,10 +14,10 @@ from typing import Any, Final
 
 import msgspec
 
-from mew.journal.block_format import Entry, FrameBatch
+from mew.journal.block_format import FrameBatch, JournalEntry
 from mew.journal.layout import HOUR, JournalFolder, first_position
-from mew.journal.sealing import seal
-from mew.journal.wal import LogWriter, save
+from mew.journal.sealing import seal_log
+from mew.journal.wal import LogWriter, save_checkpoint
 from mew.protocol.records import CHECKPOINT, Record
 from tools.journal_generator.ground_truth import SpaceTruth
 from tools.journal_generator.participants import space_name
@@ -41,13 +41,13 @@ class JournalFiles:
         self._sealed = sealed
         self._file: LogWriter | None = None
         self._hour = 0
-        self._pending: list[Entry] = []
+        self._pending: list[JournalEntry] = []
         self._records = 0
         """Number of records in `_pending`."""
         self._checkpoint: Record | None = None
         folder.log.mkdir(parents=True)
 
-    def put(self, entry: Entry) -> None:
+    def put(self, entry: JournalEntry) -> None:
         """Append an entry."""
         hour = entry.time // HOUR
         if hour != self._hour:
@@ -82,7 +82,7 @@ class JournalFiles:
             return
         if self._sealed:
             file.close()
-            seal(self._folder, file.path)
+            seal_log(self._folder, file.path)
             return
         file.sync()
         file.close()
@@ -93,7 +93,7 @@ class JournalFiles:
         """Write the remaining entries and the last checkpoint."""
         self.end_file()
         if self._checkpoint is not None:
-            save(self._folder, self._checkpoint)
+            save_checkpoint(self._folder, self._checkpoint)
 
 
 PARALLEL_RECORDS: Final = 400_000

@@ -9,7 +9,7 @@ from typing import Any, Final, Protocol
 import msgspec
 
 from mew.errors import MewError
-from mew.journal.block_format import Entry, FrameBatch
+from mew.journal.block_format import FrameBatch, JournalEntry
 from mew.protocol import (
     PROTOCOL,
     AttachOutputLog,
@@ -46,7 +46,7 @@ class UnexpectedRecords(MewError):
 class EntrySink(Protocol):
     """Destination of the records: the journal files of a space."""
 
-    def put(self, entry: Entry) -> None:
+    def put(self, entry: JournalEntry) -> None:
         """Append an entry."""
 
     def end_file(self) -> None:
@@ -89,7 +89,7 @@ class Simulation:
         self._pool_size = pool_size
         self._envelope_counts: dict[str, int] = {}
         self._connections = 0
-        self._tail: list[Entry] = []
+        self._tail: list[JournalEntry] = []
         """Entries since the last checkpoint, which a recovery reads."""
         self._space = SpaceCore(self._settings, self._tokens)
         self._start()
@@ -182,7 +182,7 @@ class Simulation:
             if stream_id is not None:
                 self.truth.streams[stream_id].refused += 1
 
-    def _write(self, entry: Entry) -> None:
+    def _write(self, entry: JournalEntry) -> None:
         self._tail.append(entry)
         self._files.put(entry)
 

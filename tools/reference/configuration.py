@@ -27,7 +27,7 @@ from mew.config.models import (
     Timeouts,
     UnadmittedLimits,
 )
-from mew.journal.kafka.address import FORM
+from mew.journal.kafka.address import TOPIC_URL_FORM
 from mew.journal.settings import JournalSettings
 from mew.pipeline.settings import PipelineSettings
 from mew.protocol.capabilities import Capability
@@ -155,7 +155,7 @@ PARTS: Final = (
         "journal.kafka",
         "[Shipping](../journal.md#shipping-to-kafka), by a process that the gateway starts, starts again and ends.",
         added=(
-            Key("to", "text", NONE, f"The brokers and the topic: `{FORM}`. Needed."),
+            Key("to", "text", NONE, f"The brokers and the topic: `{TOPIC_URL_FORM}`. Needed."),
             Key("topic", "text", NONE, "The topic, where `to` names none."),
         ),
     ),

@@ -26,7 +26,7 @@ from mew.config.models import (
     UnadmittedLimits,
 )
 from mew.config.yaml_source import ConfigError, ConfigSection, ConfigValue, read_yaml
-from mew.journal.kafka.address import FORM, InvalidTopicUrl, TopicUrl, read_address
+from mew.journal.kafka.address import TOPIC_URL_FORM, InvalidTopicUrl, TopicUrl, parse_topic_url
 from mew.journal.settings import ErrorPolicy, JournalSettings, SyncMode
 from mew.protocol import kinds
 from mew.protocol.capabilities import CHAT_ONLY, Capability, read_capability
@@ -137,7 +137,7 @@ def _read_kafka(given: ConfigSection) -> TopicUrl | None:
     if not given.flag("enabled", default=True):
         raise place.error("nothing can be sent of a journal that is not kept: see journal.enabled")
     try:
-        return read_address(place.text(FORM), topic)
+        return parse_topic_url(place.text(TOPIC_URL_FORM), topic)
     except InvalidTopicUrl as problem:
         raise place.error(str(problem)) from None
 

@@ -8,7 +8,7 @@ from typing import Final, TypeAlias
 import msgspec
 
 from mew.journal.layout import Segment, segments_in
-from mew.journal.reader import Journal, is_frame
+from mew.journal.reader import Journal, is_data_record
 from mew.protocol import GATEWAY, Identity, Record, records
 from mew.protocol.kinds import INVITE_ACK, STREAM_OPEN, STREAM_READY
 
@@ -143,7 +143,7 @@ class JournalAccess:
     def sees(self, record: Record) -> bool:
         """Return whether the complete record may be shown. Call it for records in journal order."""
         self._targets.heed(record)
-        if is_frame(record):
+        if is_data_record(record):
             targets = self._targets.of(str(record.stream_id), self._journal, record.position)
             return targets is None or self._me in targets
         if record.event in _FOR_ONE or (record.event == records.JOINED and record.reason == _TAKEOVER):

@@ -20,7 +20,7 @@ from mew.errors import MewError
 from mew.gateway.hub import Hub
 from mew.gateway.metrics import DiskSpaceMonitor
 from mew.journal.layout import JournalFolder
-from mew.journal.maintenance import Answer, MaintenanceClient
+from mew.journal.maintenance import MaintenanceAnswer, MaintenanceClient
 from mew.journal.recovery import recover
 from mew.journal.settings import JournalSettings
 from mew.journal.writer import JournalWriter, ReplayBudget
@@ -178,7 +178,7 @@ def _teller(hub: Hub, space: str) -> Callable[[str | None], None]:
     return tell
 
 
-def _heard(answer: Answer) -> None:
+def _heard(answer: MaintenanceAnswer) -> None:
     """Log what the sealer did or failed to do."""
     for event, told in answer.items():
         if event == "failed":

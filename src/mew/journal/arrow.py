@@ -10,7 +10,15 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 
-from mew.journal.block_format import ABSENT, EVENTS, HEAD_BYTES, RUN, CorruptData, Head, read_head
+from mew.journal.block_format import (
+    ABSENT,
+    BLOCK_EVENTS,
+    BLOCK_HEAD_BYTES,
+    RUN,
+    BlockHead,
+    CorruptData,
+    read_block_head,
+)
 from mew.protocol.records import Record
 
 SCHEMA_VERSION: Final = 1
@@ -32,7 +40,7 @@ SCHEMA: Final = pa.schema(
     ]
 )
 """Same names and order as the fields of `Record`."""
-BATCH_BYTES: Final = 1 << 30
+ARROW_BATCH_BYTES: Final = 1 << 30
 """Maximum bytes of messages in one batch: Arrow uses 31-bit offsets for a binary column."""
 
 _TEXTS: Final = ("participant", "kind", "envelope_id", "stream_id", "reason", "capability")
@@ -47,7 +55,7 @@ _RUN: Final = np.dtype(
 )
 """`block_format.RUN` as a NumPy type."""
 _LENGTH: Final = np.dtype("<u4")
-_EVENTS: Final = pa.array(EVENTS, pa.string())
+_EVENTS: Final = pa.array(BLOCK_EVENTS, pa.string())
 
 
 def to_arrow(block: bytes) -> pa.RecordBatch:
@@ -58,11 +66,11 @@ def to_arrow(block: bytes) -> pa.RecordBatch:
     return batches[0]
 
 
-def to_batches(blocks: bytes, most: int = BATCH_BYTES) -> Iterator[pa.RecordBatch]:
+def to_batches(blocks: bytes, most: int = ARROW_BATCH_BYTES) -> Iterator[pa.RecordBatch]:
     """Convert consecutive blocks to batches with at most `most` bytes of messages each.
 
-    Checksums are not checked again: `check` or `read_blocks` must have verified the bytes. A block of ordinary size, or
-    several small ones, become one batch. A larger record has a batch of its own.
+    Checksums are not checked again: `check_block` or `read_blocks` must have verified the bytes. A block of ordinary
+    size, or several small ones, become one batch. A larger record has a batch of its own.
     """
     opened = _open(blocks)
     start, records = 0, len(opened.ends)
@@ -96,8 +104,8 @@ def _open(blocks: bytes) -> _Opened:
     first = heads[0][1].first
     lengths, texts, runs, messages = [], [], [], []
     for at, head in heads:
-        each = np.frombuffer(blocks, _LENGTH, head.strings + head.records, at + HEAD_BYTES)
-        text = at + HEAD_BYTES + each.nbytes
+        each = np.frombuffer(blocks, _LENGTH, head.strings + head.records, at + BLOCK_HEAD_BYTES)
+        text = at + BLOCK_HEAD_BYTES + each.nbytes
         run = text + head.string_bytes
         lengths.append((each[: head.strings], each[head.strings :]))
         texts.append(blocks[text:run])
@@ -116,16 +124,16 @@ def _open(blocks: bytes) -> _Opened:
     return _Opened(first, together, numbers, strings, run_starts, ends - counts, ends, pa.py_buffer(blocks))
 
 
-def _heads(blocks: bytes) -> Iterator[tuple[int, Head]]:
+def _heads(blocks: bytes) -> Iterator[tuple[int, BlockHead]]:
     """Yield each block's offset and head."""
     at = 0
     while at < len(blocks):
-        head = read_head(blocks[at : at + HEAD_BYTES])
+        head = read_block_head(blocks[at : at + BLOCK_HEAD_BYTES])
         yield at, head
-        at += HEAD_BYTES + head.body_bytes
+        at += BLOCK_HEAD_BYTES + head.body_bytes
 
 
-def _numbers(runs: Any, heads: list[Head]) -> dict[str, Any]:
+def _numbers(runs: Any, heads: list[BlockHead]) -> dict[str, Any]:
     """Renumber the strings of all runs, as if the strings of all blocks were in one list."""
     before = np.repeat(_sums([head.strings for head in heads])[:-1], [head.runs for head in heads])
     named = {name: runs[name] for name in _TEXTS if runs[name].any()}

@@ -31,14 +31,14 @@ ONE_PIECE_BYTES: Final = 64 * 1024
 """Messages with fewer bytes in total are joined with the rest: an extra system call costs more than the copy."""
 ABSENT: Final = -1
 
-EVENTS: Final = (
+BLOCK_EVENTS: Final = (
     "start", "join", "leave", "envelope", "consumed", "rejected", "frame", "frame_rejected", "gap", "welcome",
     "checkpoint", "admin",
 )  # fmt: skip
 """Events by their number in a run. New events must be added at the end."""
 _STREAM_ID: Final = 3
 """Index of the stream id in the texts of a run."""
-_NUMBERS: Final = {event: number for number, event in enumerate(EVENTS)}
+_NUMBERS: Final = {event: number for number, event in enumerate(BLOCK_EVENTS)}
 
 
 class CorruptData(MewError):
@@ -60,10 +60,10 @@ class FrameBatch(msgspec.Struct, frozen=True, gc=False):
     messages: Sequence[bytes]
 
 
-Entry: TypeAlias = Record | FrameBatch
+JournalEntry: TypeAlias = Record | FrameBatch
 
 
-class Head(msgspec.Struct, frozen=True):
+class BlockHead(msgspec.Struct, frozen=True):
     """Contents of a block's head."""
 
     checksum: int
@@ -88,16 +88,16 @@ class Head(msgspec.Struct, frozen=True):
         return lengths + self.string_bytes + RUN.size * self.runs + self.message_bytes
 
 
-HEAD_BYTES: Final = _MARK.size + _COUNTED.size
+BLOCK_HEAD_BYTES: Final = _MARK.size + _COUNTED.size
 
 
-def encode(entries: Sequence[Entry]) -> bytes:
+def encode_block(entries: Sequence[JournalEntry]) -> bytes:
     """Encode a block. It needs at least one entry, and the positions must be consecutive."""
-    return b"".join(pieces(entries))
+    return b"".join(block_pieces(entries))
 
 
-def pieces(entries: Sequence[Entry]) -> list[bytes]:
-    """Same as `encode`, but as pieces to be written one after the other: large messages are not copied."""
+def block_pieces(entries: Sequence[JournalEntry]) -> list[bytes]:
+    """Same as `encode_block`, but as pieces to be written one after the other: large messages are not copied."""
     strings: dict[str | None, int] = {None: 0}
     runs: list[bytes] = []
     messages: list[bytes] = []
@@ -155,23 +155,23 @@ def _record_run(record: Record, strings: dict[str | None, int]) -> bytes:
     )  # fmt: skip
 
 
-def read_head(data: bytes) -> Head:
+def read_block_head(data: bytes) -> BlockHead:
     """Return the head of the block that begins here. It does not check the body. Raises `CorruptData`."""
-    if len(data) < HEAD_BYTES:
-        raise CorruptData(f"a head has {HEAD_BYTES} bytes, here are {len(data)}")
+    if len(data) < BLOCK_HEAD_BYTES:
+        raise CorruptData(f"a head has {BLOCK_HEAD_BYTES} bytes, here are {len(data)}")
     magic, checksum = _MARK.unpack_from(data)
     version, *counted = _COUNTED.unpack_from(data, _MARK.size)
     if magic != MAGIC:
         raise CorruptData("no block begins here")
     if version != VERSION:
         raise CorruptData(f"a block of version {version}; this program reads version {VERSION}")
-    return Head(checksum, *counted)
+    return BlockHead(checksum, *counted)
 
 
-def check(head: Head, block: bytes) -> None:
+def check_block(head: BlockHead, block: bytes) -> None:
     """Raise `CorruptData` unless `block` has exactly the bytes that were written, head and body."""
-    if len(block) != HEAD_BYTES + head.body_bytes:
-        raise CorruptData(f"a block of {HEAD_BYTES + head.body_bytes} bytes, of which {len(block)} are here")
+    if len(block) != BLOCK_HEAD_BYTES + head.body_bytes:
+        raise CorruptData(f"a block of {BLOCK_HEAD_BYTES + head.body_bytes} bytes, of which {len(block)} are here")
     if crc32(memoryview(block)[_MARK.size :]) != head.checksum:
         raise CorruptData("its checksum is wrong")
 
@@ -204,13 +204,13 @@ class _Run(msgspec.Struct, frozen=True, gc=False):
     """Offset of its first message from the start of the block."""
 
 
-def decode(block: bytes) -> Iterator[Record]:
+def decode_block(block: bytes) -> Iterator[Record]:
     """Yield the records of a whole block in order. If it is damaged, raise `CorruptData` before the first record."""
     return (record for run in _runs(block) for record in _records(block, run))
 
 
-def skim(block: bytes) -> Iterator[Record | FrameCount]:
-    """Same as `decode`, but frames are only counted: their bytes are not read."""
+def skim_block(block: bytes) -> Iterator[Record | FrameCount]:
+    """Same as `decode_block`, but frames are only counted: their bytes are not read."""
     return (each for run in _runs(block) for each in ([_count(run)] if run.event == FRAME else _records(block, run)))
 
 
@@ -219,26 +219,26 @@ def _count(run: _Run) -> FrameCount:
 
 
 def _runs(block: bytes) -> Iterator[_Run]:
-    head = read_head(block)
-    check(head, block)
+    head = read_block_head(block)
+    check_block(head, block)
     return _unpacked(head, block)
 
 
-def _unpacked(head: Head, block: bytes) -> Iterator[_Run]:
+def _unpacked(head: BlockHead, block: bytes) -> Iterator[_Run]:
     lengths = array("I")
-    at = HEAD_BYTES + _LENGTH_BYTES * (head.strings + head.records)
-    lengths.frombytes(block[HEAD_BYTES:at])
+    at = BLOCK_HEAD_BYTES + _LENGTH_BYTES * (head.strings + head.records)
+    lengths.frombytes(block[BLOCK_HEAD_BYTES:at])
     strings: list[str | None] = [None]
     for length in lengths[: head.strings]:
         strings.append(block[at : at + length].decode())
         at += length
     start, position, index = at + RUN.size * head.runs, head.first, head.strings
     for time, number, sequence, size, count, *texts, skipped, event in RUN.iter_unpack(block[at:start]):
-        if event >= len(EVENTS):
+        if event >= len(BLOCK_EVENTS):
             raise CorruptData(f"an event of number {event}, which this program does not know")
         named = tuple([strings[each] for each in texts])
         here = lengths[index : index + count]
-        yield _Run(position, time, number, sequence, size, count, named, skipped, EVENTS[event], here, start)
+        yield _Run(position, time, number, sequence, size, count, named, skipped, BLOCK_EVENTS[event], here, start)
         start, position, index = start + sum(here), position + count, index + count
 
 

@@ -22,9 +22,9 @@ import pyarrow as pa
 
 from mew.errors import MewError
 from mew.journal.block_format import CorruptData
-from mew.journal.layout import DIGITS, JournalFolder, Segment, segments_in
-from mew.journal.segment_reader import merged, read_control, read_footer, verify
-from mew.journal.segments import SegmentDamaged, make_folder, write_segment
+from mew.journal.layout import NAME_DIGITS, JournalFolder, Segment, segments_in
+from mew.journal.segment_reader import merged_tables, read_control, read_footer, verify_segment
+from mew.journal.segments import SegmentDamaged, make_synced_folder, write_segment
 from mew.journal.wal import read_blocks, sync_folder
 
 _FROM_HERE: Final = -100
@@ -102,9 +102,9 @@ def _renameat2() -> Callable[[int, bytes, int, bytes, int], int]:
     )  # fmt: skip
 
 
-FILE_BYTES: Final = 256_000_000
+COMPACTED_BYTES: Final = 256_000_000
 """Maximum size of a new segment in bytes, estimated from the size of its rows in the old segments."""
-ROOM_BYTES: Final = 64_000_000
+FREE_DISK_BYTES: Final = 64_000_000
 """Free disk space that must remain, in bytes."""
 _MODE: Final = 0o600
 
@@ -113,14 +113,14 @@ class CompactionDeferred(MewError):
     """The operation cannot be done now; the message gives the reason. Nothing was changed."""
 
 
-def closed_hours(folder: JournalFolder, now: int) -> list[Path]:
+def hours_to_compact(folder: JournalFolder, now: int) -> list[Path]:
     """Return the finished hours worth compacting, oldest first. `now` is in microseconds since 1970."""
     present = folder.hour(now)
     unsealed = _unsealed_hours(folder)
-    return [hour for hour in folder.hours() if hour < present and hour not in unsealed and is_scattered(hour)]
+    return [hour for hour in folder.hours() if hour < present and hour not in unsealed and needs_compaction(hour)]
 
 
-def is_scattered(hour: Path) -> bool:
+def needs_compaction(hour: Path) -> bool:
     """Whether an hour has more than one segment, and not all of them come from compaction."""
     segments = segments_in(hour)
     return len(segments) > 1 and not all(map(_is_compacted, segments))
@@ -151,7 +151,7 @@ def _unsealed_hours(folder: JournalFolder) -> set[Path]:
     return found
 
 
-def compact(folder: JournalFolder, hour: Path, *, file_bytes: int = FILE_BYTES) -> list[Segment]:
+def compact_hour(folder: JournalFolder, hour: Path, *, file_bytes: int = COMPACTED_BYTES) -> list[Segment]:
     """Merge an hour's segments into as few as the maximum size allows. Returns the new ones; empty if not needed.
 
     Raises `CorruptData` with the damaged file, or `CompactionDeferred` if another process is working on the journal,
@@ -160,13 +160,13 @@ def compact(folder: JournalFolder, hour: Path, *, file_bytes: int = FILE_BYTES) 
     if not segments_in(hour):
         return []
     with exclusive_maintenance(folder):
-        if not is_scattered(hour):
+        if not needs_compaction(hour):
             return []
         names = _names(hour)
         _require_sealed(folder, hour)
         segments = segments_in(hour)
         new = folder.trash / _trash_name(folder, segments)
-        make_folder(folder.trash)
+        make_synced_folder(folder.trash)
         require_exchange(folder.trash, hour.parent)
         _require_room(folder.trash, segments)
         if new.exists():
@@ -188,7 +188,7 @@ def compact(folder: JournalFolder, hour: Path, *, file_bytes: int = FILE_BYTES) 
 @contextmanager
 def exclusive_maintenance(folder: JournalFolder) -> Iterator[None]:
     """Lock the space against other compaction and retention, or raise `CompactionDeferred` if it is locked."""
-    make_folder(folder.log)
+    make_synced_folder(folder.log)
     lock = os.open(folder.log / "compact.lock", os.O_RDWR | os.O_CREAT, _MODE)
     try:
         try:
@@ -209,7 +209,7 @@ def _require_room(trash: Path, segments: list[Segment]) -> None:
     """Require room for a copy of the segments, and a reserve for writers: a full disk would stop the space."""
     paths = [path for each in segments for path in (each.control, each.frames) if path.exists()]
     needed = sum(path.stat().st_size for path in paths)
-    if shutil.disk_usage(trash).free < needed + ROOM_BYTES:
+    if shutil.disk_usage(trash).free < needed + FREE_DISK_BYTES:
         raise CompactionDeferred(f"{segments[0].hour} is unchanged: the disk has too little room to write it again")
 
 
@@ -220,7 +220,7 @@ def _names(hour: Path) -> set[str]:
 def _write_anew(segments: list[Segment], new: Path, file_bytes: int) -> list[Segment]:
     """Write the same records to a new folder, with one row group in memory at a time."""
     for segment in segments:
-        verify(segment)
+        verify_segment(segment)
     for one, other in pairwise(segments):
         if other.first <= one.last:
             raise SegmentDamaged(other.control, f"its range overlaps that of {one.control.name}")
@@ -228,7 +228,7 @@ def _write_anew(segments: list[Segment], new: Path, file_bytes: int) -> list[Seg
     made = []
     while pieces.left:
         made.append(write_segment(new, pieces.next_file(), compacted=True))
-        verify(made[-1])
+        verify_segment(made[-1])
     rows = sum(map(_rows, made))
     if rows != pieces.rows or rows != sum(map(_records, segments)):
         raise CorruptData(f"{new}: {rows} records were written, and {pieces.rows} were read")
@@ -246,7 +246,7 @@ class _Pieces:
         self.rows = 0
         """Number of rows read."""
         self._file_bytes = file_bytes
-        self._pieces = ((segment, table) for segment in segments for table in merged(segment))
+        self._pieces = ((segment, table) for segment in segments for table in merged_tables(segment))
         self._piece = next(self._pieces, None)
 
     @property
@@ -297,9 +297,10 @@ def empty_trash(folder: JournalFolder, before: int) -> list[Path]:
     """
     if not folder.trash.is_dir():
         return []
-    ours = re.compile(rf"{re.escape(folder.space)}\.[0-9-]{{10}}\.[0-9]{{2}}\.[0-9]{{{DIGITS}}}-[0-9]{{{DIGITS}}}")
+    position = f"[0-9]{{{NAME_DIGITS}}}"
+    trash_name = re.compile(rf"{re.escape(folder.space)}\.[0-9-]{{10}}\.[0-9]{{2}}\.{position}-{position}")
     with exclusive_maintenance(folder):
-        found = sorted(path for path in folder.trash.iterdir() if ours.fullmatch(path.name) is not None)
+        found = sorted(path for path in folder.trash.iterdir() if trash_name.fullmatch(path.name) is not None)
         # An exchange changes the ctime of the folder, not that of its files.
         old = [path for path in found if path.stat().st_ctime_ns // 1000 < before]
         for path in old:
@@ -310,4 +311,4 @@ def empty_trash(folder: JournalFolder, before: int) -> list[Path]:
 def _trash_name(folder: JournalFolder, segments: list[Segment]) -> str:
     hour = segments[0].hour
     date, number = hour.parent.name.removeprefix("date="), hour.name.removeprefix("hour=")
-    return f"{folder.space}.{date}.{number}.{segments[0].first:0{DIGITS}}-{segments[-1].last:0{DIGITS}}"
+    return f"{folder.space}.{date}.{number}.{segments[0].first:0{NAME_DIGITS}}-{segments[-1].last:0{NAME_DIGITS}}"

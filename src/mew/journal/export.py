@@ -13,7 +13,7 @@ from typing import IO, Final
 import msgspec
 
 from mew.errors import MewError
-from mew.journal.reader import Journal, is_frame
+from mew.journal.reader import Journal, is_data_record
 from mew.protocol import raw_json
 from mew.protocol.records import ENVELOPE, FRAME, FRAME_REJECTED, Record
 from mew.protocol.timestamps import rfc3339
@@ -51,7 +51,7 @@ class RecordFilter(msgspec.Struct, frozen=True, kw_only=True):
             record.position >= self.first
             and (self.since is None or record.time >= self.since)
             and not self.is_over(record)
-            and not (self.control and is_frame(record))
+            and not (self.control and is_data_record(record))
             and (not self.streams or record.stream_id in self.streams)
             and (not self.participants or record.participant in self.participants)
             and (not self.events or record.event in self.events)
@@ -79,7 +79,7 @@ _WIDER: Final = 8
 """Factor by which the search range grows with each attempt."""
 
 
-def last_of(journal: Journal, wanted: RecordFilter, count: int) -> tuple[list[Record], int]:
+def last_records(journal: Journal, wanted: RecordFilter, count: int) -> tuple[list[Record], int]:
     """Return up to `count` selected records from the end, and the position after the last record of the journal."""
     end, first = journal.last, journal.first
     if end is None or first is None:
@@ -180,7 +180,7 @@ class JournalExportError(MewError):
 
 
 @contextmanager
-def whole_file(path: Path) -> Iterator[IO[bytes]]:
+def complete_file(path: Path) -> Iterator[IO[bytes]]:
     """Yield a file with a temporary name. It is renamed to `path` on success, and deleted on failure."""
     unfinished = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:

@@ -24,7 +24,7 @@ from mcap.writer import Writer
 from mew import __version__
 from mew.errors import MewError
 from mew.journal.export import JournalExportError, RecordFilter, is_json, record_to_json
-from mew.journal.reader import Journal, is_frame
+from mew.journal.reader import Journal, is_data_record
 from mew.protocol import kinds, raw_json
 from mew.protocol.records import CHECKPOINT, CONSUMED, ENVELOPE, FRAME, WELCOMED, Record
 from mew.protocol.state import restore
@@ -133,7 +133,7 @@ class _Export:
 
     def add(self, record: Record) -> None:
         """Write one record."""
-        if is_frame(record):
+        if is_data_record(record):
             self._add_data(record)
         elif record.event in _ENVELOPES:
             self._put(record, self._channel(f"{self._space}/control", _ENVELOPE), record.payload, record.position)

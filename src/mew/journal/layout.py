@@ -19,13 +19,13 @@ import msgspec
 
 SECOND: Final = 1_000_000
 HOUR: Final = 3600 * SECOND
-DIGITS: Final = 20
+NAME_DIGITS: Final = 20
 """Digits of a position in a file name, so that names sort in the order of positions."""
-CONTROL: Final = ".control.parquet"
-FRAMES: Final = ".frames.parquet"
-LOG: Final = ".log"
-_COMMITTED: Final = re.compile(rf"([0-9]{{{DIGITS}}})-([0-9]{{{DIGITS}}}){re.escape(CONTROL)}")
-_LOG_NAME: Final = re.compile(rf"([0-9]{{{DIGITS}}}){re.escape(LOG)}")
+CONTROL_SUFFIX: Final = ".control.parquet"
+FRAMES_SUFFIX: Final = ".frames.parquet"
+LOG_SUFFIX: Final = ".log"
+_COMMITTED: Final = re.compile(rf"([0-9]{{{NAME_DIGITS}}})-([0-9]{{{NAME_DIGITS}}}){re.escape(CONTROL_SUFFIX)}")
+_LOG_NAME: Final = re.compile(rf"([0-9]{{{NAME_DIGITS}}}){re.escape(LOG_SUFFIX)}")
 
 
 class Segment(msgspec.Struct, frozen=True):
@@ -39,17 +39,17 @@ class Segment(msgspec.Struct, frozen=True):
     @property
     def control(self) -> Path:
         """File of the records that are not frames. It always exists and is the commit mark."""
-        return self.hour / f"{self.name}{CONTROL}"
+        return self.hour / f"{self.name}{CONTROL_SUFFIX}"
 
     @property
     def frames(self) -> Path:
         """File of frames and `stream/data`. It does not exist if the range has none."""
-        return self.hour / f"{self.name}{FRAMES}"
+        return self.hour / f"{self.name}{FRAMES_SUFFIX}"
 
     @property
     def name(self) -> str:
         """Common prefix of both file names."""
-        return f"{self.first:0{DIGITS}}-{self.last:0{DIGITS}}"
+        return f"{self.first:0{NAME_DIGITS}}-{self.last:0{NAME_DIGITS}}"
 
 
 class JournalFolder:
@@ -68,7 +68,7 @@ class JournalFolder:
     @property
     def log(self) -> Path:
         """Folder of the records that are not sealed, and of the writer's other files."""
-        return self.root / LOG / self.space
+        return self.root / LOG_SUFFIX / self.space
 
     @property
     def trash(self) -> Path:
@@ -95,7 +95,7 @@ class JournalFolder:
 
     def log_file(self, first: int) -> Path:
         """Path of the log file whose first record has this position."""
-        return self.log / f"{first:0{DIGITS}}{LOG}"
+        return self.log / f"{first:0{NAME_DIGITS}}{LOG_SUFFIX}"
 
     def hour(self, time: int) -> Path:
         """Folder for the segments of an hour; `time` is in microseconds since 1970."""
@@ -137,7 +137,7 @@ def _named(folder: Path, prefix: str) -> list[Path]:
 
 def first_position(path: Path) -> int:
     """Position of the first record of a log file, according to its name."""
-    return int(path.name.removesuffix(LOG))
+    return int(path.name.removesuffix(LOG_SUFFIX))
 
 
 def segments_in(hour: Path) -> list[Segment]:
@@ -158,10 +158,10 @@ def covering(segments: Sequence[Segment]) -> list[Segment]:
     return kept
 
 
-def spaces(root: Path) -> Iterator[str]:
+def spaces_in(root: Path) -> Iterator[str]:
     """Yield the ids of the spaces that have a journal here, sorted."""
     sealed = {path.name.removeprefix("space=") for path in root.glob("space=*")}
-    yield from sorted(sealed | {path.name for path in root.glob(f"{LOG}/*")})
+    yield from sorted(sealed | {path.name for path in root.glob(f"{LOG_SUFFIX}/*")})
 
 
 def disk_used(folder: JournalFolder) -> float:

@@ -17,22 +17,22 @@ import msgspec
 
 from mew.journal.layout import JournalFolder
 
-SEALER: Final = (sys.executable, "-m", "mew.journal.maintenance_worker")
-TRIES: Final = 3
-PAUSE_SECONDS: Final = 0.5
+WORKER_COMMAND: Final = (sys.executable, "-m", "mew.journal.maintenance_worker")
+WORKER_ATTEMPTS: Final = 3
+WORKER_RESTART_SECONDS: Final = 0.5
 """Pause before a dead process is restarted, in seconds. It grows by the same amount with each attempt."""
 
-Answer = dict[str, Any]
+MaintenanceAnswer = dict[str, Any]
 
 
 class MaintenanceClient:
     """Runs maintenance for the journals of one gateway."""
 
-    def __init__(self, on_answer: Callable[[Answer], None], command: Sequence[str] = SEALER) -> None:
+    def __init__(self, on_answer: Callable[[MaintenanceAnswer], None], command: Sequence[str] = WORKER_COMMAND) -> None:
         """`on_answer` receives the result of each request, success or failure, from the maintenance thread."""
         self._on_answer = on_answer
         self._command = command
-        self._requests: queue.SimpleQueue[Answer | None] = queue.SimpleQueue()
+        self._requests: queue.SimpleQueue[MaintenanceAnswer | None] = queue.SimpleQueue()
         self._process: subprocess.Popen[bytes] | None = None
         self._stopping = threading.Event()
         self._thread: threading.Thread | None = None
@@ -56,7 +56,7 @@ class MaintenanceClient:
             self._ask({"retain": {**named, "now": now, "keep_seconds": retention_seconds}})
         self._ask({"compact": {**named, "before": now}})
 
-    def _ask(self, request: Answer) -> None:
+    def _ask(self, request: MaintenanceAnswer) -> None:
         if self._thread is None:
             self._thread = threading.Thread(target=self._work, name="journal maintenance", daemon=True)
             self._thread.start()
@@ -81,13 +81,13 @@ class MaintenanceClient:
         if self._process is not None:
             self._end(self._process)
 
-    def _answer(self, request: Answer) -> Answer:
+    def _answer(self, request: MaintenanceAnswer) -> MaintenanceAnswer:
         problem = "the sealer was stopped"
-        for attempt in range(1, TRIES + 1):
+        for attempt in range(1, WORKER_ATTEMPTS + 1):
             if self._stopping.is_set():
                 break
             try:
-                return msgspec.json.decode(self._exchange(msgspec.json.encode(request) + b"\n"), type=Answer)
+                return msgspec.json.decode(self._exchange(msgspec.json.encode(request) + b"\n"), type=MaintenanceAnswer)
             except OSError as error:
                 named = "" if error.filename is None else f"{error.filename}: "
                 problem = f"the sealer cannot be asked: {named}{error.strerror}"
@@ -96,7 +96,7 @@ class MaintenanceClient:
             except msgspec.DecodeError:
                 problem = "the sealer answers what cannot be read"
             self._discard()
-            self._stopping.wait(PAUSE_SECONDS * attempt)
+            self._stopping.wait(WORKER_RESTART_SECONDS * attempt)
         return {"failed": {"request": request, "problem": problem}}
 
     def _exchange(self, line: bytes) -> bytes:

@@ -25,16 +25,16 @@ import pyarrow as pa
 
 from mew.errors import MewError
 from mew.journal.layout import HOUR, JournalFolder, Segment, first_position
-from mew.journal.sealing import seal
+from mew.journal.sealing import seal_log
 
 NICENESS: Final = 10
 TRASH_HOURS: Final = 1
 """How long segments replaced by compaction stay in the trash for readers that still have them open, in hours."""
 
-Answer: TypeAlias = dict[str, dict[str, Any]]
+MaintenanceAnswer: TypeAlias = dict[str, dict[str, Any]]
 
 
-class Seal(msgspec.Struct, frozen=True):
+class SealRequest(msgspec.Struct, frozen=True):
     """Turn a complete log file into a segment."""
 
     root: str
@@ -42,7 +42,7 @@ class Seal(msgspec.Struct, frozen=True):
     log: str
 
 
-class Compact(msgspec.Struct, frozen=True):
+class CompactRequest(msgspec.Struct, frozen=True):
     """Compact the hours that were finished at a time, in microseconds since 1970."""
 
     root: str
@@ -50,7 +50,7 @@ class Compact(msgspec.Struct, frozen=True):
     before: int
 
 
-class Retain(msgspec.Struct, frozen=True):
+class RetainRequest(msgspec.Struct, frozen=True):
     """Delete segments older than `keep_seconds`. `now` is in microseconds since 1970."""
 
     root: str
@@ -62,12 +62,12 @@ class Retain(msgspec.Struct, frozen=True):
 class MaintenanceRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """One input line: exactly one of these fields is set."""
 
-    seal: Seal | None = None
-    compact: Compact | None = None
-    retain: Retain | None = None
+    seal_log: SealRequest | None = None
+    compact_hour: CompactRequest | None = None
+    delete_expired: RetainRequest | None = None
 
 
-class BadRequest(MewError):
+class InvalidRequestLine(MewError):
     """A line that is not a valid request."""
 
 
@@ -79,7 +79,7 @@ def main() -> int:
     pa.set_cpu_count(1)
     pa.set_io_thread_count(1)
     for line in sys.stdin.buffer:
-        answered = msgspec.json.encode(answer(line)) + b"\n"
+        answered = msgspec.json.encode(answer_request(line)) + b"\n"
         # The request is done even if the gateway no longer reads the answer.
         with suppress(BrokenPipeError):
             _write(answered)
@@ -93,7 +93,7 @@ def _write(line: bytes) -> None:
         left = left[os.write(sys.stdout.fileno(), left) :]
 
 
-def answer(line: bytes) -> Answer:
+def answer_request(line: bytes) -> MaintenanceAnswer:
     """Process one request and return the answer. Errors are returned as `failed`, not raised."""
     started = time.perf_counter()
     try:
@@ -107,22 +107,22 @@ def answer(line: bytes) -> Answer:
 
 def _done(request: MaintenanceRequest) -> tuple[str, dict[str, Any]]:
     match [each for each in (request.seal, request.compact, request.retain) if each is not None]:
-        case [Seal() as wanted]:
+        case [SealRequest() as wanted]:
             return "sealed", _seal(wanted)
-        case [Compact() as wanted]:
+        case [CompactRequest() as wanted]:
             return "compacted", _compact(wanted)
-        case [Retain() as wanted]:
+        case [RetainRequest() as wanted]:
             return "retained", _retain(wanted)
-    raise BadRequest("a request is one of seal, compact and retain")
+    raise InvalidRequestLine("a request is one of seal, compact and retain")
 
 
-def _seal(wanted: Seal) -> dict[str, Any]:
+def _seal(wanted: SealRequest) -> dict[str, Any]:
     folder, log = JournalFolder(Path(wanted.root), wanted.space), Path(wanted.log)
     for earlier in folder.logs():
         # An earlier log may not have been sealed, for example because the disk was full. Seal in order.
         if first_position(earlier) < first_position(log):
-            seal(folder, earlier)
-    segment = seal(folder, log)
+            seal_log(folder, earlier)
+    segment = seal_log(folder, log)
     if segment is None:
         return {"log": wanted.log, "first": None, "last": None, "records": 0, "bytes": 0}
     first, last = segment.first, segment.last
@@ -133,16 +133,16 @@ def _bytes(segment: Segment) -> int:
     return sum(path.stat().st_size for path in (segment.control, segment.frames) if path.exists())
 
 
-def _compact(wanted: Compact) -> dict[str, Any]:
-    from mew.journal.compaction import closed_hours, compact, empty_trash  # noqa: PLC0415 - most never compact
+def _compact(wanted: CompactRequest) -> dict[str, Any]:
+    from mew.journal.compaction import compact_hour, empty_trash, hours_to_compact  # noqa: PLC0415 - most never compact
 
     folder = JournalFolder(Path(wanted.root), wanted.space)
     empty_trash(folder, wanted.before - TRASH_HOURS * HOUR)
     hours = segments = 0
     problems = []
-    for hour in closed_hours(folder, wanted.before):
+    for hour in hours_to_compact(folder, wanted.before):
         try:
-            segments += len(compact(folder, hour))
+            segments += len(compact_hour(folder, hour))
             hours += 1
         except (MewError, OSError) as problem:
             problems.append(str(problem))
@@ -151,11 +151,11 @@ def _compact(wanted: Compact) -> dict[str, Any]:
     return {"root": wanted.root, "space": wanted.space, "hours": hours, "segments": segments}
 
 
-def _retain(wanted: Retain) -> dict[str, Any]:
-    from mew.journal.retention import retain  # noqa: PLC0415 - most keep all
+def _retain(wanted: RetainRequest) -> dict[str, Any]:
+    from mew.journal.retention import delete_expired  # noqa: PLC0415 - most keep all
 
     folder = JournalFolder(Path(wanted.root), wanted.space)
-    removed = retain(folder, keep_seconds=wanted.keep_seconds, now=wanted.now)
+    removed = delete_expired(folder, keep_seconds=wanted.keep_seconds, now=wanted.now)
     return {"root": wanted.root, "space": wanted.space, "segments": len(removed)}
 
 

@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from mew.errors import MewError
-from mew.journal.block_format import CorruptData, encode, read_head, skim
+from mew.journal.block_format import CorruptData, encode_block, read_block_head, skim_block
 from mew.journal.layout import JournalFolder, Segment, first_position, segments_in
 from mew.journal.recovery import synced_bytes
-from mew.journal.tail import Part, WalFollower, never, pause
-from mew.journal.wal import Block, LogDamaged, damage_at, is_torn, read_blocks
+from mew.journal.tail import JournalPart, WalFollower, never_stop, wait_for_poll
+from mew.journal.wal import Block, LogDamaged, is_torn_write, log_damage_at, read_blocks
 from mew.protocol.kinds import STREAM_DATA
 from mew.protocol.records import CHECKPOINT, ENVELOPE, FRAME, Record
 
@@ -25,10 +25,10 @@ if TYPE_CHECKING:
     from mew.journal.segment_reader import FrameGroup, RecordRows
 
 
-BLOCK_RECORDS: Final = 4096
-BLOCK_BYTES: Final = 4 * 2**20
+ENCODED_RECORDS: Final = 4096
+ENCODED_BYTES: Final = 4 * 2**20
 """Maximum size of the payloads in a block made of sealed records, in bytes."""
-MADE: Final = -1
+NOT_STORED: Final = -1
 """The offset of a block that is not stored in any file."""
 
 
@@ -63,7 +63,7 @@ class MissingFile:
             raise CorruptData(f"{error.filename}: it is missing") from None
 
 
-def is_frame(record: Record) -> bool:
+def is_data_record(record: Record) -> bool:
     """Whether a record is a frame or accepted stream data. All other records are control records."""
     return record.event == FRAME or (record.event == ENVELOPE and record.kind == STREAM_DATA)
 
@@ -142,7 +142,7 @@ class Journal:
 
         for at, part in self._parts(start, control=control):
             if isinstance(part, Block):
-                yield from segment_reader.batches(part, at, control=control)
+                yield from segment_reader.block_batches(part, at, control=control)
             elif part.batch.num_rows:
                 yield part.batch
             if last is not None and _last(part) >= last:
@@ -202,8 +202,8 @@ class Journal:
         *,
         control: bool = False,
         synced_only: bool = True,
-        wait: Callable[[], object] = pause,
-        stop: Callable[[], bool] = never,
+        wait: Callable[[], object] = wait_for_poll,
+        stop: Callable[[], bool] = never_stop,
     ) -> Iterator[Record]:
         """Yield the records from a position on, then each new record as it is appended, until `stop` returns True.
 
@@ -219,8 +219,8 @@ class Journal:
         start: int = 0,
         *,
         synced_only: bool = True,
-        wait: Callable[[], object] = pause,
-        stop: Callable[[], bool] = never,
+        wait: Callable[[], object] = wait_for_poll,
+        stop: Callable[[], bool] = never_stop,
     ) -> Iterator[Block]:
         """Same as `follow`, but as whole blocks: log blocks unchanged, sealed records in newly encoded blocks.
 
@@ -235,7 +235,7 @@ class Journal:
 
     # ------------------------------------------------------------------------------------------------- reading in order
 
-    def _parts(self, start: int, *, control: bool) -> Iterator[tuple[int, Part]]:
+    def _parts(self, start: int, *, control: bool) -> Iterator[tuple[int, JournalPart]]:
         """Yield the parts with the records from a position on, each with the position from which it counts."""
         at = start
         missing = MissingFile()
@@ -250,7 +250,7 @@ class Journal:
             except FileNotFoundError as error:
                 missing.look_again(at, error)
 
-    def _behind(self, logs: list[Path], start: int, *, control: bool) -> Iterator[Part]:
+    def _behind(self, logs: list[Path], start: int, *, control: bool) -> Iterator[JournalPart]:
         at = start
         for rows in self._sealed(at, control=control):
             yield rows
@@ -267,7 +267,7 @@ class Journal:
         for segment in self.folder.segments(start):
             from mew.journal import segment_reader  # noqa: PLC0415 - pyarrow, where it is needed
 
-            for rows in segment_reader.read(segment, at, control=control, checked=self._checked):
+            for rows in segment_reader.read_rows(segment, at, control=control, checked=self._checked):
                 yield rows
                 at = rows.last + 1
 
@@ -279,11 +279,11 @@ class Journal:
                 last = block.head.last
                 yield block
         except LogDamaged as problem:
-            damage = damage_at(path, problem.offset, last)
-            if damage is not None and not (newest and is_torn(damage, synced)):
+            damage = log_damage_at(path, problem.offset, last)
+            if damage is not None and not (newest and is_torn_write(damage, synced)):
                 raise
 
-    def _next(self, at: int, part: Part) -> int:
+    def _next(self, at: int, part: JournalPart) -> int:
         """Return the position from which a part counts, or raise `RecordsMissing` after a gap without a checkpoint."""
         first = part.head.first if isinstance(part, Block) else part.first
         if at in (0, first) or first < at:
@@ -300,7 +300,7 @@ class Journal:
 
     def _followed(
         self, follower: WalFollower, wait: Callable[[], object], stop: Callable[[], bool]
-    ) -> Iterator[tuple[int, Part]]:
+    ) -> Iterator[tuple[int, JournalPart]]:
         missing = MissingFile()
         try:
             while not stop():
@@ -318,21 +318,21 @@ class Journal:
             follower.close()
 
 
-def _last(part: Part) -> int:
+def _last(part: JournalPart) -> int:
     return part.head.last if isinstance(part, Block) else part.last
 
 
-def _begins_with_checkpoint(part: Part) -> bool:
+def _begins_with_checkpoint(part: JournalPart) -> bool:
     if not isinstance(part, Block):
         return part.begins_with_checkpoint
-    first = next(skim(part.data))
+    first = next(skim_block(part.data))
     return isinstance(first, Record) and first.event == CHECKPOINT
 
 
-def _records(part: Part, at: int, *, control: bool) -> Iterator[Record]:
+def _records(part: JournalPart, at: int, *, control: bool) -> Iterator[Record]:
     records: Iterator[Record]
     if isinstance(part, Block) and control:
-        records = (entry for entry in skim(part.data) if isinstance(entry, Record) and not is_frame(entry))
+        records = (entry for entry in skim_block(part.data) if isinstance(entry, Record) and not is_data_record(entry))
     else:
         records = part.records()
     return (record for record in records if record.position >= at)
@@ -345,7 +345,7 @@ def _blocks(records: Iterator[Record]) -> Iterator[Block]:
     for record in records:
         waiting.append(record)
         size += len(record.payload)
-        if len(waiting) == BLOCK_RECORDS or size >= BLOCK_BYTES:
+        if len(waiting) == ENCODED_RECORDS or size >= ENCODED_BYTES:
             yield _block(waiting)
             waiting, size = [], 0
     if waiting:
@@ -353,11 +353,11 @@ def _blocks(records: Iterator[Record]) -> Iterator[Block]:
 
 
 def _block(records: list[Record]) -> Block:
-    data = encode(records)
-    return Block(MADE, read_head(data), data)
+    data = encode_block(records)
+    return Block(NOT_STORED, read_block_head(data), data)
 
 
-PARTS: Final = 256
+PARTS_PER_READ: Final = 256
 """Maximum number of parts (blocks, or rows of a segment) that one step reads if few of their records are wanted."""
 
 
@@ -396,7 +396,7 @@ class JournalCursor(Journal):
         """
         taken: list[Record] = []
         parts = 0
-        while len(taken) < records and size > 0 and parts < PARTS:
+        while len(taken) < records and size > 0 and parts < PARTS_PER_READ:
             try:
                 found = self._one()
             except (CorruptData, RecordsMissing):
@@ -452,7 +452,7 @@ class JournalCursor(Journal):
             self.at = (part.head.last if isinstance(part, Block) else part.last) + 1
             yield _Mark.PART
 
-    def _step_over_what_is_gone(self, part: Part) -> None:
+    def _step_over_what_is_gone(self, part: JournalPart) -> None:
         """Accept a gap if retention has just deleted the records; any other gap raises `RecordsMissing`."""
         try:
             self._next(self.at, part)

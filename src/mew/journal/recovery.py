@@ -12,7 +12,7 @@ import msgspec
 
 from mew.errors import MewError
 from mew.journal import wal
-from mew.journal.block_format import FrameCount, skim
+from mew.journal.block_format import FrameCount, skim_block
 from mew.journal.layout import JournalFolder, Segment, first_position, segments_in
 from mew.journal.wal import LogDamaged, read_blocks, sync_folder
 from mew.protocol import Record, SnapshotVersionError, SpaceState, fold
@@ -85,7 +85,7 @@ def _begins_anew(state: SpaceState, entry: Record | FrameCount) -> bool:
 def _from_checkpoint(folder: JournalFolder) -> SpaceState:
     """Return the state to start from. It is empty if the fold has changed: all records must be folded again."""
     empty = SpaceState(space_id=folder.space)
-    record = wal.load(folder)
+    record = wal.load_checkpoint(folder)
     if record is None or _is_cut_off(folder, record.position):
         record = _sealed_checkpoint(folder) or record
     try:
@@ -120,7 +120,7 @@ def _behind(folder: JournalFolder, start: int) -> Iterator[Record | FrameCount]:
         if isinstance(part, Segment):
             from mew.journal import segment_reader  # noqa: PLC0415 - pyarrow, where it is needed
 
-            yield from segment_reader.tail(part, start)
+            yield from segment_reader.entries_from(part, start)
         else:
             yield from _log_tail(part, start)
 
@@ -129,7 +129,7 @@ def _log_tail(path: Path, start: int) -> Iterator[Record | FrameCount]:
     try:
         for block in read_blocks(path):
             if block.head.last >= start:
-                yield from skim(block.data)
+                yield from skim_block(block.data)
     except LogDamaged as damage:
         raise JournalDamaged(f"{damage}; the blocks before it are whole: see mew journal verify") from None
 

@@ -21,13 +21,13 @@ import pyarrow.compute as pc
 from mew.errors import MewError
 from mew.journal.block_format import CorruptData
 from mew.journal.compaction import exclusive_maintenance
-from mew.journal.layout import DIGITS, SECOND, JournalFolder, Segment, first_position
+from mew.journal.layout import NAME_DIGITS, SECOND, JournalFolder, Segment, first_position
 from mew.journal.segment_reader import read_control, read_footer
-from mew.journal.segments import make_folder
+from mew.journal.segments import make_synced_folder
 from mew.journal.wal import sync_folder
 from mew.protocol.records import CHECKPOINT
 
-_NAMED: Final = re.compile(rf"([0-9]{{{DIGITS}}})-([0-9]{{{DIGITS}}})\.(?:control|frames)\.parquet")
+_NAMED: Final = re.compile(rf"([0-9]{{{NAME_DIGITS}}})-([0-9]{{{NAME_DIGITS}}})\.(?:control|frames)\.parquet")
 _READER: Final = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]*")
 _TEMPORARY: Final = ".tmp"
 
@@ -41,11 +41,11 @@ class RegisteredReader(msgspec.Struct, frozen=True, omit_defaults=True):
     """Epoch of the preceding record; a reader may store it here for its own use."""
 
 
-class BadReader(MewError):
+class InvalidReader(MewError):
     """The file of a registered reader cannot be read, so its position is unknown; or a reader's name is invalid."""
 
 
-def retain(
+def delete_expired(
     folder: JournalFolder, *, keep_seconds: float | None, now: int, readers: Mapping[str, int] | None = None
 ) -> list[Segment]:
     """Delete segments past the limit that no checkpoint and no reader needs. Returns the deleted ones in order.
@@ -131,10 +131,10 @@ def _remove_empty(hour: Path) -> None:
         sync_folder(hour.parent.parent)
 
 
-def register(folder: JournalFolder, name: str, position: int, epoch: str = "") -> None:
+def register_reader(folder: JournalFolder, name: str, position: int, epoch: str = "") -> None:
     """Record that a reader has read everything below `position`, and nothing from there on. The rest is retained."""
     path = _reader_file(folder, name)
-    make_folder(path.parent)
+    make_synced_folder(path.parent)
     # A separate file for each call: two callers may register the same reader concurrently.
     temporary = path.with_suffix(f".{uuid.uuid4().hex}{_TEMPORARY}")
     try:
@@ -149,19 +149,19 @@ def register(folder: JournalFolder, name: str, position: int, epoch: str = "") -
     sync_folder(path.parent)
 
 
-def forget(folder: JournalFolder, name: str) -> None:
+def unregister_reader(folder: JournalFolder, name: str) -> None:
     """Unregister a reader, so that it no longer holds back retention. An unknown name is ignored."""
     _reader_file(folder, name).unlink(missing_ok=True)
 
 
-def readers(folder: JournalFolder) -> dict[str, int]:
-    """Return the next position of each registered reader by name. Raises `BadReader` if a file cannot be decoded."""
+def registered_positions(folder: JournalFolder) -> dict[str, int]:
+    """Return the next position of each registered reader by name. Raises `InvalidReader` if a file is damaged."""
     found = {path.stem: _read(path) for path in sorted(_readers_folder(folder).glob("*.json"))}
     return {name: each.position for name, each in found.items() if each is not None}
 
 
-def reader(folder: JournalFolder, name: str) -> RegisteredReader | None:
-    """Return a reader's last registration; None if it is not registered. Raises `BadReader` if it cannot be decoded."""
+def registered_reader(folder: JournalFolder, name: str) -> RegisteredReader | None:
+    """Return a reader's last registration; None if it is not registered. Raises `InvalidReader` if it is damaged."""
     return _read(_reader_file(folder, name))
 
 
@@ -171,11 +171,11 @@ def _read(path: Path) -> RegisteredReader | None:
     except FileNotFoundError:
         return None  # or just unregistered
     except (OSError, msgspec.DecodeError) as problem:
-        raise BadReader(f"{path}: {problem}; nothing is removed until this file is repaired or deleted") from None
+        raise InvalidReader(f"{path}: {problem}; nothing is removed until this file is repaired or deleted") from None
 
 
 def _positions(folder: JournalFolder) -> list[int]:
-    return list(readers(folder).values())
+    return list(registered_positions(folder).values())
 
 
 def _readers_folder(folder: JournalFolder) -> Path:
@@ -184,5 +184,5 @@ def _readers_folder(folder: JournalFolder) -> Path:
 
 def _reader_file(folder: JournalFolder, name: str) -> Path:
     if _READER.fullmatch(name) is None:
-        raise BadReader(f"a reader's name has letters, digits, '.', '_' and '-', and no '.' first: not {name!r}")
+        raise InvalidReader(f"a reader's name has letters, digits, '.', '_' and '-', and no '.' first: not {name!r}")
     return _readers_folder(folder) / f"{name}.json"

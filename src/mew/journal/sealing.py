@@ -17,9 +17,9 @@ from typing import BinaryIO, Final, cast
 import pyarrow as pa
 
 from mew.journal.arrow import to_batches
-from mew.journal.block_format import HEAD_BYTES, CorruptData, Head, check, read_head
-from mew.journal.layout import DIGITS, FRAMES, JournalFolder, Segment, first_position, segments_in
-from mew.journal.segment_reader import verify
+from mew.journal.block_format import BLOCK_HEAD_BYTES, BlockHead, CorruptData, check_block, read_block_head
+from mew.journal.layout import FRAMES_SUFFIX, NAME_DIGITS, JournalFolder, Segment, first_position, segments_in
+from mew.journal.segment_reader import verify_segment
 from mew.journal.segments import write_segment
 from mew.journal.wal import Block, LogDamaged, read_blocks, sync_folder
 
@@ -27,7 +27,7 @@ _PIECE_RECORDS: Final = 16_384
 _PIECE_BYTES: Final = 8 << 20
 
 
-def seal(folder: JournalFolder, log: Path) -> Segment | None:
+def seal_log(folder: JournalFolder, log: Path) -> Segment | None:
     """Turn a log file that is no longer written to into a segment. Returns None if the file has no block.
 
     If the range is already sealed and verified, the log is only deleted. If the log was already sealed and deleted, its
@@ -89,20 +89,20 @@ def _is_sealed(segment: Segment, log: Path, last: int) -> bool:
     first = first_position(log)
     if (segment.first, segment.last) == (first, last):
         try:
-            verify(segment)
+            verify_segment(segment)
         except CorruptData:
             return False
         return True
     if first < segment.first or last > segment.last:
         raise LogDamaged(log, 0, f"of its positions {first} to {last} only some are sealed, in {segment.control}")
-    verify(segment)
+    verify_segment(segment)
     return True
 
 
 def _remove_strays(hour: Path, first: int) -> None:
     """Delete frames files that a crash left without a control file: a glob would count their records twice."""
-    for path in hour.glob(f"{first:0{DIGITS}}-*{FRAMES}"):
-        last = int(path.name.removesuffix(FRAMES).partition("-")[2])
+    for path in hour.glob(f"{first:0{NAME_DIGITS}}-*{FRAMES_SUFFIX}"):
+        last = int(path.name.removesuffix(FRAMES_SUFFIX).partition("-")[2])
         if not Segment(hour, first, last).control.exists():
             path.unlink()
             sync_folder(hour)
@@ -138,25 +138,25 @@ def _pieces(log: Path) -> Iterator[bytes]:
     with log.open("rb") as file:
         size = os.fstat(file.fileno()).st_size
         while heads := _next_heads(file, size):
-            ends = list(accumulate(HEAD_BYTES + head.body_bytes for head in heads))
+            ends = list(accumulate(BLOCK_HEAD_BYTES + head.body_bytes for head in heads))
             piece = file.read(ends[-1])
             for head, start, end in zip(heads, [0, *ends], ends, strict=False):
-                check(head, cast("bytes", memoryview(piece)[start:end]))
+                check_block(head, cast("bytes", memoryview(piece)[start:end]))
                 if head.first != expected:
                     raise CorruptData(f"position {expected} is missing")
                 expected = head.last + 1
             yield piece
 
 
-def _next_heads(file: BinaryIO, size: int) -> list[Head]:
+def _next_heads(file: BinaryIO, size: int) -> list[BlockHead]:
     """Read the heads of the next blocks, and restore the file position. Raises `CorruptData` if one cannot be right."""
-    heads: list[Head] = []
+    heads: list[BlockHead] = []
     start = at = file.tell()
     records = 0
-    while records < _PIECE_RECORDS and at - start < _PIECE_BYTES and (data := file.read(HEAD_BYTES)):
-        heads.append(read_head(data))
+    while records < _PIECE_RECORDS and at - start < _PIECE_BYTES and (data := file.read(BLOCK_HEAD_BYTES)):
+        heads.append(read_block_head(data))
         records += heads[-1].records
-        at += HEAD_BYTES + heads[-1].body_bytes
+        at += BLOCK_HEAD_BYTES + heads[-1].body_bytes
         # The length in a damaged head is not trusted.
         if at > size:
             raise CorruptData("a block that ends behind the file")

@@ -21,7 +21,14 @@ import pyarrow.parquet as pq
 from mew.journal.arrow import SCHEMA, SCHEMA_VERSION, from_arrow, to_batches
 from mew.journal.block_format import FrameCount
 from mew.journal.layout import JournalFolder, Segment
-from mew.journal.segments import FOOTER_KEY, Footer, SegmentDamaged, are_frames, is_whole, of_file
+from mew.journal.segments import (
+    FOOTER_KEY,
+    SegmentDamaged,
+    SegmentFooter,
+    data_record_mask,
+    file_checksum,
+    has_valid_checksum,
+)
 from mew.journal.wal import Block
 from mew.protocol.records import CHECKPOINT, FRAME, Record
 
@@ -47,14 +54,14 @@ def _opened(path: Path) -> Iterator[pq.ParquetFile]:
         raise SegmentDamaged(path, f"it cannot be read: {problem}") from None
 
 
-def read_footer(segment: Segment) -> Footer:
+def read_footer(segment: Segment) -> SegmentFooter:
     """Return the footer of the control file. Raises `SegmentDamaged` if it cannot be read."""
     with _opened(segment.control) as file:
         found = (file.metadata.metadata or {}).get(FOOTER_KEY)
     if found is None:
         raise SegmentDamaged(segment.control, "its footer does not say what it is")
     try:
-        footer = msgspec.json.decode(found, type=Footer)
+        footer = msgspec.json.decode(found, type=SegmentFooter)
     except msgspec.DecodeError as problem:
         raise SegmentDamaged(segment.control, f"its footer cannot be read: {problem}") from None
     if footer.schema_version != SCHEMA_VERSION:
@@ -81,10 +88,10 @@ def read_frames(segment: Segment, columns: Sequence[str] | None = None) -> pa.Ta
 
 def read_segment(segment: Segment) -> pa.Table:
     """Return all rows of a segment, in order."""
-    return pa.concat_tables([*merged(segment), _empty(None)])
+    return pa.concat_tables([*merged_tables(segment), _empty(None)])
 
 
-def merged(segment: Segment) -> Iterator[pa.Table]:
+def merged_tables(segment: Segment) -> Iterator[pa.Table]:
     """Yield all rows in order."""
     return merge_rows(row_groups(segment.control), frame_row_groups(segment))
 
@@ -192,9 +199,9 @@ def _schema(columns: Sequence[str] | None) -> pa.Schema:
 # -------------------------------------------------------------------------------------------------- verification
 
 
-def verify(segment: Segment) -> None:
+def verify_segment(segment: Segment) -> None:
     """Raise `CorruptData` unless both files have the bytes that were written, with each position of the range once."""
-    footer = check_bytes(segment)
+    footer = check_segment_bytes(segment)
     if not footer.frames and segment.frames.exists():
         raise SegmentDamaged(segment.frames, "the control file knows of no frames")
     control, frames = (read(segment, ["position"]).column(0).to_numpy() for read in (read_control, read_frames))
@@ -208,7 +215,9 @@ def verify(segment: Segment) -> None:
         raise SegmentDamaged(segment.control, "its rows and the frames are not each position of the range once")
 
 
-def check_bytes(segment: Segment, *, control: bool = False, checked: set[tuple[object, ...]] | None = None) -> Footer:
+def check_segment_bytes(
+    segment: Segment, *, control: bool = False, checked: set[tuple[object, ...]] | None = None
+) -> SegmentFooter:
     """Raise `SegmentDamaged` unless both files have the bytes that were written. Returns the footer.
 
     With `control`, the frames file is not read. Files in `checked` were checked before; checked files are added to it.
@@ -217,7 +226,7 @@ def check_bytes(segment: Segment, *, control: bool = False, checked: set[tuple[o
     checked = set() if checked is None else checked
     identity = _identity(segment.control)
     # Check the bytes first: the contents of a damaged file cannot be trusted.
-    if identity not in checked and not is_whole(segment.control):
+    if identity not in checked and not has_valid_checksum(segment.control):
         raise SegmentDamaged(segment.control, "its checksum is wrong")
     footer = read_footer(segment)
     if (footer.first, footer.last) != (segment.first, segment.last):
@@ -232,9 +241,9 @@ def check_bytes(segment: Segment, *, control: bool = False, checked: set[tuple[o
     return footer
 
 
-def _check_frames(segment: Segment, footer: Footer, checked: set[tuple[object, ...]]) -> None:
+def _check_frames(segment: Segment, footer: SegmentFooter, checked: set[tuple[object, ...]]) -> None:
     identity = _identity(segment.frames)
-    if identity not in checked and of_file(segment.frames) != footer.frames_checksum:
+    if identity not in checked and file_checksum(segment.frames) != footer.frames_checksum:
         raise SegmentDamaged(segment.frames, "its checksum is wrong")
     checked.add(identity)
 
@@ -268,13 +277,13 @@ class RecordRows:
         return bool(self.batch["event"][0].as_py() == CHECKPOINT)
 
 
-def read(segment: Segment, start: int, *, control: bool, checked: set[tuple[object, ...]]) -> Iterator[RecordRows]:
+def read_rows(segment: Segment, start: int, *, control: bool, checked: set[tuple[object, ...]]) -> Iterator[RecordRows]:
     """Yield the rows of a segment from a position on, in order. With `control`, the frames file is left out.
 
     Raises `FileNotFoundError` if the segment no longer exists, and `SegmentDamaged` if its bytes have changed.
     `checked` holds the files that were verified before; files verified here are added to it.
     """
-    footer = check_bytes(segment, control=control, checked=checked)
+    footer = check_segment_bytes(segment, control=control, checked=checked)
     tables = row_groups(segment.control, first=start)
     if footer.frames and not control:
         tables = merge_rows(tables, row_groups(segment.frames, first=start))
@@ -289,12 +298,12 @@ def read(segment: Segment, start: int, *, control: bool, checked: set[tuple[obje
     yield RecordRows(first, segment.last, waiting)
 
 
-def batches(block: Block, start: int, *, control: bool) -> Iterator[pa.RecordBatch]:
+def block_batches(block: Block, start: int, *, control: bool) -> Iterator[pa.RecordBatch]:
     """Yield the records of a block from a position on, as rows. With `control`, frames and stream data are left out."""
     for batch in to_batches(block.data):
         found = batch.slice(max(0, start - batch["position"][0].as_py()))
         if control:
-            found = found.filter(pc.invert(are_frames(found)))
+            found = found.filter(pc.invert(data_record_mask(found)))
         if found.num_rows:
             yield found
 
@@ -313,7 +322,7 @@ def last_checkpoint(folder: JournalFolder) -> Record | None:
     return None
 
 
-def tail(segment: Segment, start: int) -> Iterator[Record | FrameCount]:
+def entries_from(segment: Segment, start: int) -> Iterator[Record | FrameCount]:
     """Yield all entries of a segment from a position on, in order."""
     return heapq.merge(
         from_arrow(_since(_control(segment), start)),
@@ -324,7 +333,7 @@ def tail(segment: Segment, start: int) -> Iterator[Record | FrameCount]:
 
 def _control(segment: Segment) -> pa.Table:
     """Verify the control file before it is read: a space must not be rebuilt from a changed file."""
-    if not is_whole(segment.control):
+    if not has_valid_checksum(segment.control):
         raise SegmentDamaged(segment.control, "its checksum is wrong")
     return read_control(segment)
 

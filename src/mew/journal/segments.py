@@ -18,20 +18,20 @@ import pyarrow.parquet as pq
 
 from mew.journal.arrow import SCHEMA, SCHEMA_VERSION
 from mew.journal.block_format import CorruptData
-from mew.journal.layout import DIGITS, Segment
+from mew.journal.layout import NAME_DIGITS, Segment
 from mew.journal.wal import sync_folder
 from mew.protocol.records import CHECKPOINT, ENVELOPE, FRAME, START
 
-KEY: Final = b"mew.checksum"
+CHECKSUM_KEY: Final = b"mew.checksum"
 """Footer key of a Parquet file for the checksum of all its bytes, computed with zeros in place of the checksum."""
-UNKNOWN: Final = b"0" * 8
+CHECKSUM_PLACEHOLDER: Final = b"0" * 8
 """Placeholder for the checksum until it is known."""
 _CHUNK: Final = 1 << 20
 _BETWEEN: Final = 2
 """Bytes between a key and its value: type and length of the next field."""
 
 
-def of_file(path: Path) -> str:
+def file_checksum(path: Path) -> str:
     """Return the CRC-32 of all bytes of a file, as eight hexadecimal digits."""
     found = 0
     with path.open("rb") as file:
@@ -40,35 +40,35 @@ def of_file(path: Path) -> str:
     return f"{found:08x}"
 
 
-def stamp(path: Path) -> None:
-    """Replace the placeholder `UNKNOWN` after `KEY` in a file's footer with the checksum of the file."""
+def stamp_checksum(path: Path) -> None:
+    """Replace `CHECKSUM_PLACEHOLDER` after `CHECKSUM_KEY` in a file's footer with the checksum of the file."""
     whole = path.read_bytes()
     place = _place(whole)
-    if whole[place : place + len(UNKNOWN)] != UNKNOWN:
+    if whole[place : place + len(CHECKSUM_PLACEHOLDER)] != CHECKSUM_PLACEHOLDER:
         raise ValueError(f"{path} has no place for a checksum")
     with path.open("r+b") as file:
         file.seek(place)
         file.write(f"{crc32(whole):08x}".encode())
 
 
-def is_whole(path: Path) -> bool:
+def has_valid_checksum(path: Path) -> bool:
     """Whether a stamped file still has the bytes that were stamped."""
     whole = bytearray(path.read_bytes())
     place = _place(whole)
-    stamped = bytes(whole[place : place + len(UNKNOWN)])
-    whole[place : place + len(UNKNOWN)] = UNKNOWN
+    stamped = bytes(whole[place : place + len(CHECKSUM_PLACEHOLDER)])
+    whole[place : place + len(CHECKSUM_PLACEHOLDER)] = CHECKSUM_PLACEHOLDER
     return stamped == f"{crc32(whole):08x}".encode()
 
 
 def _place(whole: bytes | bytearray) -> int:
-    """Return the offset of the checksum. The footer ends the file, so the last `KEY` cannot come from a record."""
-    return whole.rfind(KEY) + len(KEY) + _BETWEEN
+    """Return the offset of the checksum. The footer ends the file, so the last key cannot come from a record."""
+    return whole.rfind(CHECKSUM_KEY) + len(CHECKSUM_KEY) + _BETWEEN
 
 
 GROUP_ROWS: Final = 100_000
 GROUP_BYTES: Final = 64 << 20
 """A row group is written once it has this many rows, or this many bytes before compression."""
-TEMPORARY: Final = ".tmp"
+TEMPORARY_SUFFIX: Final = ".tmp"
 VERSION_KEY: Final = b"mew.schema_version"
 _MODE: Final = 0o600
 _STREAM_DATA: Final = "stream/data"
@@ -129,7 +129,7 @@ class SegmentWriter:
         if not np.array_equal(positions, np.arange(self._next, self._next + len(positions))):
             raise ValueError(f"positions from {self._next} on do not follow each other")
         self._next += len(positions)
-        frames = are_frames(table)
+        frames = data_record_mask(table)
         found = pc.sum(frames).as_py()
         if found:
             self._file("frames").add(table if found == len(positions) else table.filter(frames))
@@ -147,7 +147,7 @@ class SegmentWriter:
     def _file(self, part: str) -> "_File":
         if part not in self._files:
             # Hidden, because Spark reads every file of a folder that is not hidden.
-            self._files[part] = _File(self._hour / f".{self._first:0{DIGITS}}.{part}{TEMPORARY}")
+            self._files[part] = _File(self._hour / f".{self._first:0{NAME_DIGITS}}.{part}{TEMPORARY_SUFFIX}")
         return self._files[part]
 
     def publish_frames(self) -> str | None:
@@ -156,15 +156,15 @@ class SegmentWriter:
             return None
         file = self._files["frames"]
         file.close({})
-        checksum = of_file(file.path)
+        checksum = file_checksum(file.path)
         _publish(file.path, self.segment.frames)
         return checksum
 
     def publish_control(self, metadata: dict[bytes, bytes]) -> None:
         """Write `metadata` and the checksum to the control file and publish it. It always exists, even without rows."""
         file = self._file("control")
-        file.close({**metadata, KEY: UNKNOWN})
-        stamp(file.path)
+        file.close({**metadata, CHECKSUM_KEY: CHECKSUM_PLACEHOLDER})
+        stamp_checksum(file.path)
         _publish(file.path, self.segment.control)
 
     def discard(self) -> None:
@@ -214,7 +214,7 @@ class _File:
             self.path.unlink(missing_ok=True)
 
 
-def are_frames(table: pa.Table | pa.RecordBatch) -> Any:
+def data_record_mask(table: pa.Table | pa.RecordBatch) -> Any:
     """For each row, whether it belongs in the frames file: frames, and stream data that was accepted."""
     events = table.column("event")
     frames = pc.equal(events, FRAME)
@@ -245,7 +245,7 @@ class SegmentDamaged(CorruptData):
         self.problem = problem
 
 
-class Footer(msgspec.Struct, frozen=True):
+class SegmentFooter(msgspec.Struct, frozen=True):
     """What the footer of a control file says about its segment."""
 
     first: int
@@ -270,7 +270,7 @@ def write_segment(hour: Path, batches: Iterable[pa.RecordBatch | pa.Table], *, c
 
     At least one record is required. A segment of the same range is replaced. A failed write leaves no files behind.
     """
-    make_folder(hour)
+    make_synced_folder(hour)
     draft = SegmentWriter(hour)
     try:
         for table in _gathered(batches):
@@ -284,7 +284,7 @@ def write_segment(hour: Path, batches: Iterable[pa.RecordBatch | pa.Table], *, c
 def _publish_segment(draft: SegmentWriter, *, compacted: bool) -> Segment:
     """Publish the frames first: once the control file exists, everything in its footer is true."""
     segment = draft.segment
-    footer = Footer(
+    footer = SegmentFooter(
         segment.first,
         segment.last,
         draft.epochs,
@@ -298,11 +298,11 @@ def _publish_segment(draft: SegmentWriter, *, compacted: bool) -> Segment:
     return segment
 
 
-def make_folder(folder: Path) -> None:
+def make_synced_folder(folder: Path) -> None:
     """Create a folder and its parents, and fsync their names so that a crash cannot lose them."""
     if folder.is_dir():
         return
-    make_folder(folder.parent)
+    make_synced_folder(folder.parent)
     folder.mkdir(exist_ok=True)
     sync_folder(folder.parent)
 

@@ -9,16 +9,16 @@ import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from mew.journal.block_format import CorruptData, FrameCount, skim
+from mew.journal.block_format import CorruptData, FrameCount, skim_block
 from mew.journal.layout import JournalFolder, Segment
-from mew.journal.reader import MissingFile, is_frame
+from mew.journal.reader import MissingFile, is_data_record
 from mew.journal.segment_reader import read_control, read_footer, read_frames
-from mew.journal.wal import Block, Damage, scan
+from mew.journal.wal import Block, LogDamage, scan_log
 from mew.protocol import raw_json
 from mew.protocol.records import CHECKPOINT, FRAME, START
 from mew.protocol.timestamps import rfc3339
 
-Progress: TypeAlias = Callable[[int, int], None]
+StatsProgress: TypeAlias = Callable[[int, int], None]
 """Receives the number of files read so far, and the total."""
 _CONTROL: Final = ("time", "event")
 _FRAMES: Final = ("time", "event", "stream_id")
@@ -54,7 +54,7 @@ class JournalStats(msgspec.Struct, kw_only=True):
     """One for each start of a gateway."""
 
 
-def collect_stats(folder: JournalFolder, progress: Progress = lambda done, total: None) -> JournalStats:
+def collect_stats(folder: JournalFolder, progress: StatsProgress = lambda done, total: None) -> JournalStats:
     """Return the current summary. Raises `CorruptData` if files are missing or cannot be read."""
     missing = MissingFile()
     while True:
@@ -66,7 +66,7 @@ def collect_stats(folder: JournalFolder, progress: Progress = lambda done, total
                 raise CorruptData(text) from None
 
 
-def _look(folder: JournalFolder, progress: Progress) -> JournalStats:
+def _look(folder: JournalFolder, progress: StatsProgress) -> JournalStats:
     info = JournalStats(space=folder.space, journal=folder.root)
     logs = folder.logs()
     sealed = folder.segments()
@@ -111,8 +111,8 @@ def _add_range(info: JournalStats, first: int, last: int) -> None:
 
 def _add_log(info: JournalStats, path: Path) -> None:
     """Add the blocks of a log that are not sealed, up to the first damage."""
-    for block in scan(path):
-        if isinstance(block, Damage):
+    for block in scan_log(path):
+        if isinstance(block, LogDamage):
             return
         if info.last is None or block.head.first > info.last:
             _add_block(info, block)
@@ -120,14 +120,14 @@ def _add_log(info: JournalStats, path: Path) -> None:
 
 def _add_block(info: JournalStats, block: Block) -> None:
     _add_range(info, block.head.first, block.head.last)
-    for entry in skim(block.data):
+    for entry in skim_block(block.data):
         info.since = rfc3339(entry.time) if info.since is None else info.since
         if isinstance(entry, FrameCount):
             info.events[FRAME] += entry.count
             info.streams[entry.stream_id] += entry.count
             continue
         info.events[entry.event] += 1
-        if is_frame(entry):
+        if is_data_record(entry):
             info.streams[str(entry.stream_id)] += 1
         elif entry.event == CHECKPOINT:
             info.last_checkpoint = entry.position

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeAlias
 
-from mew.journal.block_format import HEAD_BYTES, CorruptData, check, read_head
+from mew.journal.block_format import BLOCK_HEAD_BYTES, CorruptData, check_block, read_block_head
 from mew.journal.layout import JournalFolder, first_position
 from mew.journal.recovery import synced_bytes
 from mew.journal.wal import Block, LogDamaged
@@ -19,19 +19,19 @@ if TYPE_CHECKING:
     from mew.journal.segment_reader import RecordRows
 
 
-Part: TypeAlias = "Block | RecordRows"
+JournalPart: TypeAlias = "Block | RecordRows"
 """Consecutive records: a block of the log, or rows of a segment."""
-Sealed: TypeAlias = "Callable[[int], Iterator[RecordRows]]"
+ReadSealed: TypeAlias = "Callable[[int], Iterator[RecordRows]]"
 """Returns the sealed rows from a position on."""
 POLL_SECONDS: Final = 0.05
 
 
-def pause() -> None:
+def wait_for_poll() -> None:
     """Wait 50 ms before the next check."""
     time.sleep(POLL_SECONDS)
 
 
-def never() -> bool:
+def never_stop() -> bool:
     """Never stop."""
     return False
 
@@ -75,11 +75,11 @@ class WalTail:
 
     def _read(self) -> Block:
         self._file.seek(self._offset)
-        start = self._file.read(HEAD_BYTES)
-        head = read_head(start)
+        start = self._file.read(BLOCK_HEAD_BYTES)
+        head = read_block_head(start)
         # The length in a damaged head is not trusted: never read more than the file contains.
         data = start + self._file.read(min(head.body_bytes, self._size - self._offset))
-        check(head, data)
+        check_block(head, data)
         return Block(self._offset, head, data)
 
     def _is_synced(self) -> bool:
@@ -117,7 +117,7 @@ class WalTail:
 class WalFollower:
     """Position of a reader that follows a growing journal."""
 
-    def __init__(self, folder: JournalFolder, at: int, sealed: Sealed, *, synced_only: bool) -> None:
+    def __init__(self, folder: JournalFolder, at: int, sealed: ReadSealed, *, synced_only: bool) -> None:
         """Start before the record at position `at`."""
         self.at = at
         """The next position."""
@@ -130,7 +130,7 @@ class WalFollower:
         self._names: int | None = None
         """Modification time of the log folder at the last check without news."""
 
-    def news(self) -> Iterator[Part]:
+    def news(self) -> Iterator[JournalPart]:
         """Yield segment rows and blocks added since the last call. `at` advances once the caller has processed each."""
         while True:
             if self._tail is None:
@@ -141,7 +141,7 @@ class WalFollower:
             if self._tail is not None:
                 return
 
-    def _begin(self) -> Iterator[Part]:
+    def _begin(self) -> Iterator[JournalPart]:
         """Yield sealed rows, then open the file with the next record; its blocks are read from then on."""
         if not self._has_changed(self.at):
             return

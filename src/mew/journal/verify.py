@@ -16,24 +16,23 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from mew.journal.block_format import EVENTS, FrameCount, skim
+from mew.journal.block_format import BLOCK_EVENTS, FrameCount, skim_block
 from mew.journal.layout import JournalFolder, Segment, first_position
 from mew.journal.reader import MissingFile
 from mew.journal.recovery import synced_bytes
-from mew.journal.segment_reader import read_control, read_frames
-from mew.journal.segment_reader import verify as verify_segment
+from mew.journal.segment_reader import read_control, read_frames, verify_segment
 from mew.journal.segments import SegmentDamaged
-from mew.journal.wal import Block, Damage, is_torn, scan
+from mew.journal.wal import Block, LogDamage, is_torn_write, scan_log
 from mew.protocol.records import CHECKPOINT
 
 Sort: TypeAlias = Literal["damage", "torn", "unrecorded"]
-Progress: TypeAlias = Callable[[int, int], None]
+VerifyProgress: TypeAlias = Callable[[int, int], None]
 """Receives the number of bytes read so far, and the total."""
-_EVENTS: Final = pa.array(EVENTS)
+_EVENTS: Final = pa.array(BLOCK_EVENTS)
 _COLUMNS: Final = ("position", "time", "event")
 
 
-class Problem(msgspec.Struct, frozen=True):
+class JournalProblem(msgspec.Struct, frozen=True):
     """A problem and its location."""
 
     path: Path
@@ -47,7 +46,7 @@ class Problem(msgspec.Struct, frozen=True):
         return ": ".join(part for part in (str(self.path), self.place, self.what) if part)
 
 
-class Report(msgspec.Struct, frozen=True, kw_only=True):
+class VerificationReport(msgspec.Struct, frozen=True, kw_only=True):
     """Result of a verification."""
 
     space: str
@@ -61,7 +60,7 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     logs: int
     blocks: int
     bytes: int
-    problems: tuple[Problem, ...]
+    problems: tuple[JournalProblem, ...]
 
     @property
     def damaged(self) -> bool:
@@ -69,7 +68,7 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
         return any(problem.sort == "damage" for problem in self.problems)
 
 
-def verify(root: Path, space: str, progress: Progress = lambda done, total: None) -> Report:
+def verify_journal(root: Path, space: str, progress: VerifyProgress = lambda done, total: None) -> VerificationReport:
     """Read the whole journal of a space and report all problems."""
     return _Verification(JournalFolder(root, space), progress).run()
 
@@ -77,10 +76,10 @@ def verify(root: Path, space: str, progress: Progress = lambda done, total: None
 class _Verification:
     """Progress and results of one verification."""
 
-    def __init__(self, folder: JournalFolder, progress: Progress) -> None:
+    def __init__(self, folder: JournalFolder, progress: VerifyProgress) -> None:
         self.folder = folder
         self.progress = progress
-        self.problems: list[Problem] = []
+        self.problems: list[JournalProblem] = []
         self.first: int | None = None
         self.next = 0
         """The next expected position."""
@@ -91,7 +90,7 @@ class _Verification:
         """Whether the next gap has already been reported."""
         self.records = self.unreachable = self.segments = self.logs = self.blocks = self.bytes = 0
 
-    def run(self) -> Report:
+    def run(self) -> VerificationReport:
         missing = MissingFile()
         while True:
             # List the logs first: a log that is sealed in the meantime is then found among the segments.
@@ -111,8 +110,8 @@ class _Verification:
         self._check_end()
         return self._report()
 
-    def _report(self) -> Report:
-        return Report(
+    def _report(self) -> VerificationReport:
+        return VerificationReport(
             space=self.folder.space,
             first=self.first,
             last=self.next - 1 if self.next else None,
@@ -126,7 +125,7 @@ class _Verification:
         )
 
     def _add(self, path: Path, what: str, place: str = "", sort: Sort = "damage") -> None:
-        self.problems.append(Problem(path, place, what, sort))
+        self.problems.append(JournalProblem(path, place, what, sort))
 
     def _count(self, size: int, total: int) -> None:
         self.bytes += size
@@ -198,10 +197,10 @@ class _Verification:
             self._count(size, total)
 
     def _log(self, path: Path, following: Path | None) -> None:
-        damages: list[tuple[Damage, list[Block]]] = []
+        damages: list[tuple[LogDamage, list[Block]]] = []
         expected, synced = first_position(path), synced_bytes(self.folder, path)
-        for item in scan(path):
-            if isinstance(item, Damage):
+        for item in scan_log(path):
+            if isinstance(item, LogDamage):
                 damages.append((item, []))
             elif damages:
                 damages[-1][1].append(msgspec.structs.replace(item, data=b""))
@@ -212,7 +211,7 @@ class _Verification:
                 expected = item.head.last + 1
                 self._block(path, item)
         for damage, behind in damages:
-            if following is None and is_torn(damage, synced):
+            if following is None and is_torn_write(damage, synced):
                 what = f"the end of a block that was not written to its end: {damage.problem}"
                 self._add(path, what, f"byte {damage.offset}", "torn")
             else:
@@ -229,7 +228,7 @@ class _Verification:
             what = f"its positions {block.head.first} to {self.next - 1} are sealed too"
             self._add(path, what, f"byte {block.offset}")
         try:
-            for entry in skim(block.data):
+            for entry in skim_block(block.data):
                 if entry.position < begin:
                     continue
                 if entry.time < self.time:
@@ -244,7 +243,7 @@ class _Verification:
         self.records += block.head.last - begin + 1
         self._take(path, begin, block.head.last, checkpoint=checkpoint)
 
-    def _damage(self, damage: Damage, behind: list[Block], following: Path | None) -> None:
+    def _damage(self, damage: LogDamage, behind: list[Block], following: Path | None) -> None:
         if self.first is None:
             self.first = first_position(damage.path)
         whole = sum(block.head.records for block in behind)

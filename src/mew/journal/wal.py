@@ -14,16 +14,16 @@ from typing import Final
 import msgspec
 
 from mew.journal.block_format import (
-    HEAD_BYTES,
+    BLOCK_HEAD_BYTES,
     MAGIC,
+    BlockHead,
     CorruptData,
-    Entry,
-    Head,
-    check,
-    decode,
-    encode,
-    pieces,
-    read_head,
+    JournalEntry,
+    block_pieces,
+    check_block,
+    decode_block,
+    encode_block,
+    read_block_head,
 )
 from mew.journal.layout import JournalFolder, first_position
 from mew.protocol.records import CHECKPOINT, Record
@@ -47,12 +47,12 @@ class Block(msgspec.Struct, frozen=True):
     """An intact block and its offset in its file."""
 
     offset: int
-    head: Head
+    head: BlockHead
     data: bytes
 
     def records(self) -> Iterator[Record]:
         """Yield its records, in order."""
-        return decode(self.data)
+        return decode_block(self.data)
 
 
 class LogWriter:
@@ -75,10 +75,10 @@ class LogWriter:
         self._is_torn = False
         """Whether the file may end with a truncated block."""
 
-    def append(self, entries: Sequence[Entry]) -> int:
+    def append(self, entries: Sequence[JournalEntry]) -> int:
         """Write a whole block to the kernel and return its size in bytes. A partial write is truncated again."""
         assert self._file is not None
-        block = pieces(entries)
+        block = block_pieces(entries)
         self._take_back(self._file)
         try:
             for piece in block:
@@ -145,11 +145,11 @@ def read_blocks(path: Path, offset: int = 0) -> Iterator[Block]:
         file.seek(offset)
         while offset < size:
             try:
-                start = file.read(HEAD_BYTES)
-                head = read_head(start)
+                start = file.read(BLOCK_HEAD_BYTES)
+                head = read_block_head(start)
                 # The length in a damaged head is not trusted: never read more than the file contains.
                 data = start + file.read(min(head.body_bytes, size - offset))
-                check(head, data)
+                check_block(head, data)
             except CorruptData as damage:
                 raise LogDamaged(path, offset, str(damage)) from None
             yield Block(offset, head, data)
@@ -172,12 +172,12 @@ def _opened_folder(folder: Path) -> int:
 _MODE: Final = 0o600
 
 
-def save(folder: JournalFolder, record: Record) -> None:
+def save_checkpoint(folder: JournalFolder, record: Record) -> None:
     """Replace the saved checkpoint. After a crash, either the old or the new one exists."""
     new = folder.checkpoint.with_suffix(".tmp")
     file = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, _MODE)
     try:
-        left = memoryview(encode([record]))
+        left = memoryview(encode_block([record]))
         while left:
             left = left[os.write(file, left) :]
         os.fsync(file)
@@ -187,16 +187,16 @@ def save(folder: JournalFolder, record: Record) -> None:
     sync_folder(folder.log)
 
 
-def load(folder: JournalFolder) -> Record | None:
+def load_checkpoint(folder: JournalFolder) -> Record | None:
     """Return the last checkpoint; None if there is no readable one."""
     try:
-        records = list(decode(folder.checkpoint.read_bytes()))
+        records = list(decode_block(folder.checkpoint.read_bytes()))
     except (FileNotFoundError, CorruptData):
         return None
     return records[0] if [record.event for record in records] == [CHECKPOINT] else None
 
 
-class Damage(msgspec.Struct, frozen=True):
+class LogDamage(msgspec.Struct, frozen=True):
     """Bytes of a file that are not an intact block."""
 
     path: Path
@@ -207,7 +207,7 @@ class Damage(msgspec.Struct, frozen=True):
     """Offset of the next intact block; None if there is none."""
 
 
-def scan(path: Path) -> Iterator[Block | Damage]:
+def scan_log(path: Path) -> Iterator[Block | LogDamage]:
     """Yield every intact block of a file in order, and a `Damage` for what is between them.
 
     A file that is still being written is read up to its current end.
@@ -221,13 +221,13 @@ def scan(path: Path) -> Iterator[Block | Damage]:
                 yield block
             return
         except LogDamaged as found:
-            damage = damage_at(path, found.offset, last)
+            damage = log_damage_at(path, found.offset, last)
             if damage is not None:
                 yield damage
             offset = found.offset if damage is None else damage.resumed
 
 
-def damage_at(path: Path, offset: int, last: int) -> Damage | None:
+def log_damage_at(path: Path, offset: int, last: int) -> LogDamage | None:
     """Return the damage at an offset where no block could be read; `last` is the position of the preceding record.
 
     Returns None if a block has been written there in the meantime.
@@ -238,11 +238,11 @@ def damage_at(path: Path, offset: int, last: int) -> Damage | None:
         _check(data, offset)
     except CorruptData as problem:
         behind = (candidate for candidate in _candidates(data, offset) if _is_whole(data, candidate, last + 2))
-        return Damage(path, offset, str(problem), next(behind, None))
+        return LogDamage(path, offset, str(problem), next(behind, None))
     return None
 
 
-def is_torn(damage: Damage, synced: int) -> bool:
+def is_torn_write(damage: LogDamage, synced: int) -> bool:
     """Whether this can be a torn write at the end of the last file, from a crash or from an active writer.
 
     Nothing intact follows it, and it was never reported as fsynced. `synced` is the number of fsynced bytes, read
@@ -251,16 +251,16 @@ def is_torn(damage: Damage, synced: int) -> bool:
     return damage.resumed is None and damage.offset >= synced
 
 
-def _check(data: bytes, offset: int) -> Head:
-    head = read_head(data[offset : offset + HEAD_BYTES])
-    check(head, data[offset : offset + HEAD_BYTES + head.body_bytes])
+def _check(data: bytes, offset: int) -> BlockHead:
+    head = read_block_head(data[offset : offset + BLOCK_HEAD_BYTES])
+    check_block(head, data[offset : offset + BLOCK_HEAD_BYTES + head.body_bytes])
     return head
 
 
 def _candidates(data: bytes, offset: int) -> Iterator[int]:
     """Yield the end of the damaged block according to its head, then every offset where a block could begin."""
     with suppress(CorruptData):
-        yield offset + HEAD_BYTES + read_head(data[offset : offset + HEAD_BYTES]).body_bytes
+        yield offset + BLOCK_HEAD_BYTES + read_block_head(data[offset : offset + BLOCK_HEAD_BYTES]).body_bytes
     found = data.find(MAGIC, offset + 1)
     while found >= 0:
         yield found

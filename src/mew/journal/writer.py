@@ -16,22 +16,22 @@ from typing import Final, TypeAlias
 
 import msgspec
 
-from mew.journal.block_format import Entry, FrameBatch
+from mew.journal.block_format import FrameBatch, JournalEntry
 from mew.journal.layout import HOUR, JournalFolder, first_position
 from mew.journal.settings import JournalSettings
-from mew.journal.wal import LogWriter, identity_of, save
+from mew.journal.wal import LogWriter, identity_of, save_checkpoint
 from mew.protocol.records import CHECKPOINT, Record
 
-RETRY_SECONDS: Final = 0.2
+WRITE_RETRY_SECONDS: Final = 0.2
 """Delay before a failed write is retried, in seconds."""
-LOOK_SECONDS: Final = 0.001
+FILE_CHECK_SECONDS: Final = 0.001
 """While only frames are written: minimum time between two checks that the file still exists, in seconds."""
-HOLE_SECONDS: Final = 1.0
+GAP_SECONDS: Final = 1.0
 """Delay after a dropped record before a checkpoint is requested, in seconds. Recording resumes with the checkpoint."""
-DELETED: Final = "the journal was deleted or moved; records are lost, and none is accepted"
-BLOCK_BYTES: Final = 8 * 2**20
+JOURNAL_DELETED: Final = "the journal was deleted or moved; records are lost, and none is accepted"
+MAX_BLOCK_BYTES: Final = 8 * 2**20
 """Maximum size of a block with more than one entry, in bytes."""
-PIECE: Final = 256
+DIRECT_WRITE_ENTRIES: Final = 256
 """From this many entries on, the event loop writes them itself: the thread would delay the loop with a large batch."""
 _NEVER: Final = float("inf")
 
@@ -81,7 +81,7 @@ class Retrying(msgspec.Struct, frozen=True):
     problem: str
 
 
-class Gap(msgspec.Struct, frozen=True):
+class RecordGap(msgspec.Struct, frozen=True):
     """A write failed, and records were dropped. Only a checkpoint can follow them."""
 
     problem: str
@@ -95,7 +95,7 @@ class SyncLost(msgspec.Struct, frozen=True):
     problem: str
 
 
-DiskState: TypeAlias = Healthy | Retrying | Gap | SyncLost
+DiskState: TypeAlias = Healthy | Retrying | RecordGap | SyncLost
 HEALTHY: Final = Healthy()
 
 
@@ -178,12 +178,12 @@ class JournalWriter:
         self._interval = settings.interval_ms / 1000
 
         # Used by the event loop only.
-        self._added: list[Entry] = []
+        self._added: list[JournalEntry] = []
         self._urgent = False
         """Whether the added entries include a control record."""
 
         # Set by either thread without the lock.
-        self._committed: deque[list[Entry]] = deque()
+        self._committed: deque[list[JournalEntry]] = deque()
         self._waiting = 0
         """Number of entries that were committed but not written."""
         self._due = _NEVER
@@ -199,7 +199,7 @@ class JournalWriter:
         """The last position that was written to the kernel."""
         self.synced = -1
         """The last position that was fsynced (is durable)."""
-        self._unwritten: list[Entry] = []
+        self._unwritten: list[JournalEntry] = []
         self._file: LogWriter | None = None
         self._file_hour = 0
         self._file_until = _NEVER
@@ -247,7 +247,11 @@ class JournalWriter:
             if self._urgent or self._always or late:
                 self._urgent = False
                 self.flush()
-            elif self._waiting >= PIECE and self._running_sync is None and self._lock.acquire(blocking=False):
+            elif (
+                self._waiting >= DIRECT_WRITE_ENTRIES
+                and self._running_sync is None
+                and self._lock.acquire(blocking=False)
+            ):
                 try:
                     self._write()
                 finally:
@@ -261,7 +265,7 @@ class JournalWriter:
     def wants_checkpoint(self) -> bool:
         """Whether a checkpoint of the state should be recorded now."""
         match self.disk:
-            case Gap(checkpoint_at=moment):
+            case RecordGap(checkpoint_at=moment):
                 return time.monotonic() >= moment
             case SyncLost():
                 return False
@@ -316,7 +320,7 @@ class JournalWriter:
             if record is None or record.position > self.synced:
                 return
         with suppress(OSError):
-            save(self._folder, record)
+            save_checkpoint(self._folder, record)
         with self._lock:
             if self._checkpoint is record:
                 self._checkpoint = None
@@ -337,7 +341,7 @@ class JournalWriter:
         self._waiting = 0
         while self._committed:
             self._unwritten += self._committed.popleft()
-        if isinstance(self.disk, Gap):
+        if isinstance(self.disk, RecordGap):
             self._drop_to_checkpoint()
         if isinstance(self.disk, SyncLost) and self._drops:
             self._drop(len(self._unwritten))
@@ -370,7 +374,7 @@ class JournalWriter:
                 return
             del self._unwritten[: len(entries)]
 
-    def _append(self, entries: list[Entry]) -> None:
+    def _append(self, entries: list[JournalEntry]) -> None:
         first, last = entries[0], entries[-1]
         if self._file is None:
             self._file = LogWriter(self._folder.log_file(first.position))
@@ -441,11 +445,11 @@ class JournalWriter:
         """Hold the entries for the next attempt, or drop them if `on_error` is `continue`."""
         self.figures.failures += 1
         now, problem = time.monotonic(), str(error.strerror)
-        self._due = now + RETRY_SECONDS
+        self._due = now + WRITE_RETRY_SECONDS
         self._wake.set()
         if self._drops:
             self._drop(len(self._unwritten))
-        state = Gap(problem, now + HOLE_SECONDS) if self._drops else Retrying(problem)
+        state = RecordGap(problem, now + GAP_SECONDS) if self._drops else Retrying(problem)
         self._change_disk(state, error.filename or self._folder.log)
 
     def _lose(self, problem: str, where: Path) -> None:
@@ -455,16 +459,16 @@ class JournalWriter:
     def _check_folder(self) -> None:
         """Detect that another folder has replaced the log folder. A missing one may come back: a write error."""
         if self._file is None and identity_of(self._folder.log) not in (None, self._log_identity):
-            self._lose(DELETED, self._folder.log)
+            self._lose(JOURNAL_DELETED, self._folder.log)
 
     def _check_file(self) -> None:
         """Detect that the current file was deleted or moved."""
         now = time.monotonic()
         if self._file is None or now < self._file_check_at:
             return
-        self._file_check_at = now + LOOK_SECONDS
+        self._file_check_at = now + FILE_CHECK_SECONDS
         if not self._file.is_in_place():
-            self._lose(DELETED, self._folder.log)
+            self._lose(JOURNAL_DELETED, self._folder.log)
 
     def _drop_to_checkpoint(self) -> None:
         """Drop all entries before the last checkpoint, or all if there is none. A checkpoint begins a new file."""
@@ -482,13 +486,13 @@ class JournalWriter:
         del self._unwritten[:count]
 
 
-def blocks_of(entries: list[Entry]) -> list[list[Entry]]:
+def blocks_of(entries: list[JournalEntry]) -> list[list[JournalEntry]]:
     """Group entries into blocks: each block has entries of one hour, and a limited size in bytes."""
-    blocks: list[list[Entry]] = []
+    blocks: list[list[JournalEntry]] = []
     size = hour = 0
     for entry in entries:
         payload = len(entry.messages) * len(entry.messages[0]) if isinstance(entry, FrameBatch) else len(entry.payload)
-        if not blocks or size + payload > BLOCK_BYTES or entry.time // HOUR != hour:
+        if not blocks or size + payload > MAX_BLOCK_BYTES or entry.time // HOUR != hour:
             blocks.append([])
             size, hour = 0, entry.time // HOUR
         blocks[-1].append(entry)

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from mew.journal.layout import JournalFolder
-from mew.journal.sealing import seal
+from mew.journal.sealing import seal_log
 from mew.journal.wal import LogWriter
 from mew.protocol import Checkpoint, RefuseConnection
 from mew.testing import MemorySpace
@@ -88,4 +88,4 @@ def prepare(name: str, folder: Path) -> None:
             log = LogWriter(journal.log_file(part[0].position))
             log.append(part)
             log.close()
-    seal(journal, journal.logs()[0])
+    seal_log(journal, journal.logs()[0])

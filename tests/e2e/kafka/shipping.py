@@ -13,9 +13,9 @@ from typing import Any, Final
 
 from confluent_kafka import Consumer, KafkaError, TopicPartition
 
-from mew.journal.kafka.address import read_address
-from mew.journal.kafka.messages import MessageHeaders, read_label
-from mew.journal.kafka.shipper import Shipping, ShippingStats, Told
+from mew.journal.kafka.address import parse_topic_url
+from mew.journal.kafka.messages import MessageHeaders, parse_headers
+from mew.journal.kafka.shipper import Shipping, ShippingNotice, ShippingStats
 from mew.journal.layout import JournalFolder
 from tests.support.polling import until
 
@@ -38,7 +38,7 @@ def ship_once(journal: Path, to: str, *options: str) -> dict[str, Any]:
 
 def ship_here(folder: JournalFolder, to: str, *, anew: bool = False) -> ShippingStats:
     """The same in this process, of one space."""
-    shipping = Shipping(folder, read_address(to), threading.Event(), _must_not_be, once=True)
+    shipping = Shipping(folder, parse_topic_url(to), threading.Event(), _must_not_be, once=True)
     shipping.begin(from_start=anew)
     shipping.run()
     _until_marked(to)
@@ -47,7 +47,7 @@ def ship_here(folder: JournalFolder, to: str, *, anew: bool = False) -> Shipping
 
 def _until_marked(to: str) -> None:
     """A commit is answered before its marks are in the topic: wait until who reads what is committed can see it all."""
-    address = read_address(to)
+    address = parse_topic_url(to)
     settings = {"bootstrap.servers": address.bootstrap, "group.id": "test", "log_level": 0}
     readers = [Consumer({**settings, "isolation.level": each}) for each in ("read_committed", "read_uncommitted")]
 
@@ -63,7 +63,7 @@ def _until_marked(to: str) -> None:
             reader.close()
 
 
-def _must_not_be(told: Told) -> None:
+def _must_not_be(told: ShippingNotice) -> None:
     raise AssertionError(told)
 
 
@@ -124,14 +124,14 @@ class Sent:
 
     def __init__(self, message: Any) -> None:
         self.space = message.key().decode()
-        self.label: MessageHeaders = read_label(message.headers())
+        self.label: MessageHeaders = parse_headers(message.headers())
         self.data: bytes = message.value()
         self.partition: int = message.partition()
 
 
 def sent(to: str) -> list[Sent]:
     """All committed messages of a topic, partition by partition."""
-    address = read_address(to)
+    address = parse_topic_url(to)
     settings = {"bootstrap.servers": address.bootstrap, "group.id": "test", "enable.auto.commit": False}
     consumer = Consumer({**settings, "isolation.level": "read_committed", "enable.partition.eof": True, "log_level": 0})
     found: list[Sent] = []

@@ -15,11 +15,11 @@ from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from pyspark.sql import SparkSession
 
-from mew.journal.kafka.address import read_address
+from mew.journal.kafka.address import parse_topic_url
 from mew.journal.kafka.messages import MessageHeaders
 from mew.journal.layout import JournalFolder
 from mew.journal.reader import Journal
-from mew.journal.verify import verify
+from mew.journal.verify import verify_journal
 from mew.pipeline.jobs.watching import BatchFinished, Watch, WatchError
 from mew.pipeline.lake import Lake
 from mew.pipeline.landing import topic as topics
@@ -54,13 +54,13 @@ def local(journal: tuple[Path, Truth], tmp_path_factory: pytest.TempPathFactory)
 
 
 def land(spark: SparkSession, lake: Path, to: str, most: int = 5_000) -> list[IngestResult]:
-    return list(Ingest(Lake(lake), read_address(to), lambda: spark, most).arrivals())
+    return list(Ingest(Lake(lake), parse_topic_url(to), lambda: spark, most).arrivals())
 
 
 def landed(lake: Path, space: str = "lab") -> list[Any]:
     """The records of the lake's own journal; every byte of it is as it should be, and no record is there twice."""
     root = own_journal(lake)
-    assert not verify(root, space).damaged
+    assert not verify_journal(root, space).damaged
     segments = JournalFolder(root, space).segments()
     assert sum(each.last - each.first + 1 for each in segments) == segments[-1].last - segments[0].first + 1
     return list(Journal(root, space).records())
@@ -157,11 +157,11 @@ class _grown:  # noqa: N801 - read as a sentence: with it grown
 def _wait_for_some(kept: Kept, topic: str) -> None:
     """Until the shipper has brought something more."""
     from mew.journal.kafka.shipper import reader_name
-    from mew.journal.retention import readers
+    from mew.journal.retention import registered_positions
     from tests.support.polling import until
 
     def position() -> int:
-        return readers(kept.folder).get(reader_name(read_address(topic)), 0)
+        return registered_positions(kept.folder).get(reader_name(parse_topic_url(topic)), 0)
 
     before = position()
     until(lambda: position() > before + 100, "the next blocks")
@@ -200,15 +200,15 @@ def test_a_hole_stops_the_space_with_an_alarm_until_the_records_come(
 
 def _register(folder: JournalFolder, topic: str, position: int) -> None:
     from mew.journal.kafka.shipper import reader_name
-    from mew.journal.retention import register
+    from mew.journal.retention import register_reader
 
-    register(folder, reader_name(read_address(topic)), position)
+    register_reader(folder, reader_name(parse_topic_url(topic)), position)
 
 
 def test_what_is_no_block_is_an_alarm_and_what_is_too_new_is_left_where_it_is(
     spark: SparkSession, topic: str, tmp_path: Path
 ) -> None:
-    kept, lake, address = Kept(tmp_path), tmp_path / "lake", read_address(topic)
+    kept, lake, address = Kept(tmp_path), tmp_path / "lake", parse_topic_url(topic)
     kept.append(1).sync()
     ship_here(kept.folder, topic)
     producer = Producer({"bootstrap.servers": address.bootstrap})
@@ -229,7 +229,7 @@ def test_what_is_no_block_is_an_alarm_and_what_is_too_new_is_left_where_it_is(
 def test_messages_that_are_gone_before_they_are_read_are_an_error_and_no_gap(
     broker: Broker, spark: SparkSession, topic: str, tmp_path: Path
 ) -> None:
-    kept, lake, address = Kept(tmp_path), tmp_path / "lake", read_address(topic)
+    kept, lake, address = Kept(tmp_path), tmp_path / "lake", parse_topic_url(topic)
     kept.append(3).sync()
     ship_here(kept.folder, topic)
     found = TopicSource(address).look()
@@ -285,7 +285,7 @@ def test_a_watch_lands_what_comes_and_waits_for_a_broker_that_is_away(
     kept, lake, stop = Kept(tmp_path), Lake(tmp_path / "lake"), Enough()
     kept.append(3).seal()
     ship_here(kept.folder, topic)
-    landing = Ingest(lake, read_address(topic), lambda: spark)
+    landing = Ingest(lake, parse_topic_url(topic), lambda: spark)
     landing.journal.mkdir(parents=True)
     watch = Watch(landing.journal, lake, one_by_one, stop)
     watch.land = LandingWatch(landing, stop)

@@ -13,12 +13,12 @@ import pytest
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
-from mew.journal.block_format import FrameBatch, decode
-from mew.journal.kafka.address import read_address
+from mew.journal.block_format import FrameBatch, decode_block
+from mew.journal.kafka.address import parse_topic_url
 from mew.journal.kafka.shipper import ShippingStats, reader_name
 from mew.journal.layout import HOUR, JournalFolder
 from mew.journal.reader import Journal
-from mew.journal.retention import readers, retain
+from mew.journal.retention import delete_expired, registered_positions
 from mew.protocol.records import Record
 from tests.e2e.kafka.broker import Broker
 from tests.e2e.kafka.shipping import Shipper, command, sent, ship_here, ship_once
@@ -47,11 +47,11 @@ def start() -> Iterator[Start]:
 
 def records(to: str, space: str = "lab") -> list[Record]:
     """What the topic has of a space, as it came."""
-    return [record for each in sent(to) if each.space == space for record in decode(each.data)]
+    return [record for each in sent(to) if each.space == space for record in decode_block(each.data)]
 
 
 def position(kept: Kept, to: str) -> int:
-    return readers(kept.folder).get(reader_name(read_address(to)), -1)
+    return registered_positions(kept.folder).get(reader_name(parse_topic_url(to)), -1)
 
 
 def test_every_space_goes_whole_and_in_order_with_labels_that_are_true(tmp_path: Path, topic: str) -> None:
@@ -61,13 +61,13 @@ def test_every_space_goes_whole_and_in_order_with_labels_that_are_true(tmp_path:
     messages = sent(topic)
     for space, told in truth.spaces.items():
         here = [each for each in messages if each.space == space]
-        assert [record for each in here for record in decode(each.data)] == list(Journal(root, space).records())
+        assert [record for each in here for record in decode_block(each.data)] == list(Journal(root, space).records())
         assert len({each.partition for each in here}) == 1
         assert summary[space]["records"] == summary[space]["position"] == told.last + 1
         assert [each.label.after for each in here] == [each.label.first - 1 for each in here]
         epoch = ""
         for each in here:
-            held = list(decode(each.data))
+            held = list(decode_block(each.data))
             assert (each.label.first, each.label.last) == (held[0].position, held[-1].position)
             assert (each.label.count, each.label.schema) == (len(held), 1)
             epoch = _epoch(held[0]) or epoch
@@ -111,16 +111,16 @@ def test_retention_waits_for_the_shipper_until_it_is_forgotten(tmp_path: Path, t
     kept.append(1)
     kept.checkpoint()
     kept.append(1).seal()
-    assert retain(kept.folder, keep_seconds=1, now=FAR) == []
+    assert delete_expired(kept.folder, keep_seconds=1, now=FAR) == []
     ship_here(kept.folder, topic)
     kept.append(1)
     kept.checkpoint()
     kept.append(1).seal()
-    assert [segment.first for segment in retain(kept.folder, keep_seconds=1, now=FAR)] == [0]
+    assert [segment.first for segment in delete_expired(kept.folder, keep_seconds=1, now=FAR)] == [0]
     assert ship_here(kept.folder, topic).records == 13
     assert records(topic) == kept.records
     subprocess.run(command(kept.folder.root, topic, "--forget"), check=True, timeout=60)
-    assert readers(kept.folder) == {}
+    assert registered_positions(kept.folder) == {}
 
 
 def test_a_block_that_is_too_large_for_a_broker_is_cut_and_a_large_record_goes_through(
@@ -139,7 +139,7 @@ def test_a_block_that_is_too_large_for_a_broker_is_cut_and_a_large_record_goes_t
 def test_a_topic_that_does_not_take_a_record_is_named_and_nothing_is_passed_over(
     broker: Broker, tmp_path: Path, topic: str, start: Start
 ) -> None:
-    address = read_address(topic)
+    address = parse_topic_url(topic)
     admin = AdminClient({"bootstrap.servers": address.bootstrap})
     narrow = NewTopic(address.topic, num_partitions=1, config={"max.message.bytes": "100000"})
     admin.create_topics([narrow])[address.topic].result(30)
@@ -198,7 +198,7 @@ def test_without_a_broker_it_says_so_once_and_waits_and_once_it_gives_up(tmp_pat
     until(lambda: waiting.told, "the complaint")
     assert waiting.stop() == 0
     assert [list(told) for told in waiting.told] == [["trouble"], ["shipped"]]
-    assert readers(kept.folder) == {reader_name(read_address(nowhere)): 0}
+    assert registered_positions(kept.folder) == {reader_name(parse_topic_url(nowhere)): 0}
 
 
 def test_what_cannot_be_meant_is_refused_in_a_line(tmp_path: Path) -> None:
@@ -220,4 +220,4 @@ def test_without_the_library_the_extra_is_named(tmp_path: Path) -> None:
     ran = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=False)
     assert ran.returncode == 1
     assert ran.stderr == "mew: this command requires confluent_kafka: install mew-protocol[kafka]\n"
-    assert readers(JournalFolder(tmp_path / "journal", "lab")) == {}
+    assert registered_positions(JournalFolder(tmp_path / "journal", "lab")) == {}

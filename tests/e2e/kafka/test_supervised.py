@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from mew.journal.block_format import decode
+from mew.journal.block_format import decode_block
 from mew.journal.reader import Journal
 from tests.e2e.kafka.broker import Broker
 from tests.e2e.kafka.shipping import sent
@@ -38,7 +38,7 @@ def chat(lab: GatewayProcess, text: str) -> None:
 
 def said(topic: str) -> str:
     """All that the topic has."""
-    return " ".join(repr(record.payload) for each in sent(topic) for record in decode(each.data))
+    return " ".join(repr(record.payload) for each in sent(topic) for record in decode_block(each.data))
 
 
 def test_a_shipper_runs_with_the_gateway_is_started_again_and_ends_with_it(lab: GatewayProcess, topic: str) -> None:
@@ -53,16 +53,16 @@ def test_a_shipper_runs_with_the_gateway_is_started_again_and_ends_with_it(lab: 
     _until_said(lab, topic, "second words")
     assert lab.stop() == 0
     until_gone([again])
-    shipped = {record.position: record for each in sent(topic) for record in decode(each.data)}
+    shipped = {record.position: record for each in sent(topic) for record in decode_block(each.data)}
     there = list(Journal(lab.journal.root, "lab").records())
     assert list(shipped.values()) == there[: len(shipped)]
 
 
 def _until_said(lab: GatewayProcess, topic: str, words: str) -> None:
-    from mew.journal.retention import readers
+    from mew.journal.retention import registered_positions
 
     last = Journal(lab.journal.root, "lab").last or 0
-    until(lambda: max(readers(lab.journal).values(), default=-1) > last, "the blocks")
+    until(lambda: max(registered_positions(lab.journal).values(), default=-1) > last, "the blocks")
     until(lambda: words in said(topic), "the end of the commit")
 
 

@@ -2,19 +2,23 @@
 
 import pytest
 
-from mew.journal.kafka.address import InvalidTopicUrl, TopicUrl, read_address
+from mew.journal.kafka.address import InvalidTopicUrl, TopicUrl, parse_topic_url
 
 
 def test_an_address_names_brokers_and_a_topic() -> None:
-    found = read_address("kafka://a:9092,[::1]:19092/mew.lab-1")
+    found = parse_topic_url("kafka://a:9092,[::1]:19092/mew.lab-1")
     assert found == TopicUrl(("a:9092", "[::1]:19092"), "mew.lab-1")
     assert found.bootstrap == "a:9092,[::1]:19092"
     assert str(found) == "kafka://a:9092,[::1]:19092/mew.lab-1"
 
 
 def test_the_topic_may_stand_beside_the_address() -> None:
-    assert read_address("kafka://a:9092", "lab") == read_address("kafka://a:9092/lab") == TopicUrl(("a:9092",), "lab")
-    assert read_address("kafka://a:9092/lab", "lab").topic == "lab"
+    assert (
+        parse_topic_url("kafka://a:9092", "lab")
+        == parse_topic_url("kafka://a:9092/lab")
+        == TopicUrl(("a:9092",), "lab")
+    )
+    assert parse_topic_url("kafka://a:9092/lab", "lab").topic == "lab"
 
 
 @pytest.mark.parametrize(
@@ -35,4 +39,4 @@ def test_the_topic_may_stand_beside_the_address() -> None:
 )
 def test_what_means_nothing_is_refused_with_a_reason(text: str, topic: str | None, said: str) -> None:
     with pytest.raises(InvalidTopicUrl, match=said):
-        read_address(text, topic)
+        parse_topic_url(text, topic)

@@ -8,7 +8,7 @@ import msgspec
 import pyarrow as pa
 
 from mew.journal.arrow import SCHEMA
-from mew.journal.reader import Journal, is_frame
+from mew.journal.reader import Journal, is_data_record
 from mew.pipeline.control.folding import Folded, fold_control
 from mew.pipeline.schemas import TABLES
 from mew.protocol import Record
@@ -55,7 +55,7 @@ def tell(root: Path, *, records: int, seed: int, spaces: int = 1) -> list[Told]:
 
 
 def control(records: Iterable[Record]) -> list[Record]:
-    return [each for each in records if not is_frame(each)]
+    return [each for each in records if not is_data_record(each)]
 
 
 def batch(records: Sequence[Record]) -> pa.RecordBatch:

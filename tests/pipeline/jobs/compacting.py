@@ -5,8 +5,8 @@ import time
 from pathlib import Path
 from typing import Self
 
-from mew.journal.compaction import closed_hours, compact
-from mew.journal.layout import JournalFolder, spaces
+from mew.journal.compaction import compact_hour, hours_to_compact
+from mew.journal.layout import JournalFolder, spaces_in
 from mew.pipeline.lake import Lake
 
 EVERY_SECONDS = 0.2
@@ -43,7 +43,7 @@ class Compacting:
     def _work(self) -> None:
         try:
             while not self._over.wait(EVERY_SECONDS):
-                for space in spaces(self._journal):
+                for space in spaces_in(self._journal):
                     self._compact_an_hour(JournalFolder(self._journal, space))
                 self.tables += len(Lake(self._lake).compact())
         except BaseException as problem:
@@ -51,6 +51,6 @@ class Compacting:
 
     def _compact_an_hour(self, folder: JournalFolder) -> None:
         """One at a time, so that there is something left to do while the others read."""
-        for hour in closed_hours(folder, time.time_ns() // 1000)[:1]:
-            compact(folder, hour, file_bytes=FILE_BYTES)
+        for hour in hours_to_compact(folder, time.time_ns() // 1000)[:1]:
+            compact_hour(folder, hour, file_bytes=FILE_BYTES)
             self.journal += 1

@@ -4,7 +4,7 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-from mew.journal.layout import JournalFolder, Segment, spaces
+from mew.journal.layout import JournalFolder, Segment, spaces_in
 
 
 class Growing:
@@ -13,7 +13,7 @@ class Growing:
     def __init__(self, whole: Path, path: Path) -> None:
         self.path = path
         self._whole = whole
-        self._left = {space: iter(JournalFolder(whole, space).segments()) for space in spaces(whole)}
+        self._left = {space: iter(JournalFolder(whole, space).segments()) for space in spaces_in(whole)}
         path.mkdir()
 
     def grow(self, segments: int = 1) -> bool:

@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 
 from mew.journal.arrow import SCHEMA
 from mew.journal.layout import HOUR, JournalFolder
-from mew.journal.segments import SegmentWriter, are_frames, make_folder
+from mew.journal.segments import SegmentWriter, data_record_mask, make_synced_folder
 from mew.journal.segments import _publish_segment as _publish
 from mew.protocol.records import Record
 
@@ -21,7 +21,7 @@ class Forged(SegmentWriter):
     def put(self, table: pa.Table) -> None:
         positions = table.column("position").to_pylist()
         self._first, self._next = min(positions), max(positions) + 1
-        frames = are_frames(table)
+        frames = data_record_mask(table)
         for part, rows in (("frames", table.filter(frames)), ("control", table.filter(pc.invert(frames)))):
             if rows.num_rows:
                 self._file(part).add(rows)
@@ -42,7 +42,7 @@ def write_journal(root: Path, space: str, records: Iterable[Record], *, most: in
 
 def _write(folder: JournalFolder, records: Sequence[Record]) -> None:
     hour = folder.hour(records[0].time)
-    make_folder(hour)
+    make_synced_folder(hour)
     draft = Forged(hour)
     draft.put(pa.Table.from_pylist([msgspec.structs.asdict(each) for each in records], schema=SCHEMA))
     _publish(draft, compacted=False)

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from mew.journal.reader import Journal, is_frame
+from mew.journal.reader import Journal, is_data_record
 from mew.pipeline.control.said import SPOKEN
 from mew.protocol import kinds
 from mew.protocol.fold import fold
@@ -55,8 +55,8 @@ def violated(
     rows = dicts(folder / "lake", "audit")
     assert {row["check"] for row in rows} == CHECKS
     lake = folder / "lake"
-    assert positions(lake, "frames") == sorted(each.position for each in changed if is_frame(each))
-    said = sorted(each.position for each in changed if each.event in SPOKEN and not is_frame(each))
+    assert positions(lake, "frames") == sorted(each.position for each in changed if is_data_record(each))
+    said = sorted(each.position for each in changed if each.event in SPOKEN and not is_data_record(each))
     assert positions(lake, "envelopes") == said
     return {row["check"]: json.loads(row["sample"]) for row in rows if row["violations"]}
 

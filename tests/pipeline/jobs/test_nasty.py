@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from mew.journal.layout import HOUR
-from mew.journal.reader import is_frame
+from mew.journal.reader import is_data_record
 from mew.protocol import Checkpoint
 from mew.protocol.records import Record
 from mew.testing import Client, MemorySpace
@@ -43,14 +43,16 @@ def account(folder: Path, records: list[Record], most: int | None = None) -> Pat
     lake = folder / f"lake {most}"
     write_journal(folder / f"journal {most}", "lab", records, most=400)
     run_all(folder / f"journal {most}", lake, most)
-    sent = {each.position: each for each in records if is_frame(each)}
+    sent = {each.position: each for each in records if is_data_record(each)}
     frames = dicts(lake, "frames")
     assert [row["position"] for row in sorted(frames, key=lambda row: row["position"])] == sorted(sent)
     quarantine = dicts(lake, "quarantine")
     assert {row["position"] for row in quarantine} == {row["position"] for row in frames if row["valid"] is False}
     assert all(row["payload"] == sent[row["position"]].payload for row in quarantine)
     said = [
-        each.position for each in records if each.event in {"envelope", "consumed", "rejected"} and not is_frame(each)
+        each.position
+        for each in records
+        if each.event in {"envelope", "consumed", "rejected"} and not is_data_record(each)
     ]
     assert sorted(row["position"] for row in dicts(lake, "envelopes")) == said
     wrong = [(row["check"], row["sample"]) for row in dicts(lake, "audit") if row["violations"]]

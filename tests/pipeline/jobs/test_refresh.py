@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 import pytest
 
 from mew.journal.layout import JournalFolder
-from mew.journal.retention import readers, retain
+from mew.journal.retention import delete_expired, registered_positions
 from mew.pipeline.jobs import running
 from mew.pipeline.jobs.holding import reader_name
 from mew.pipeline.jobs.running import VERSIONS, run_batch
@@ -303,7 +303,7 @@ def test_a_batch_that_another_version_began_is_given_up(
 def cut(journal: Path, space: str, position: int) -> int:
     """Let retention take what is before a checkpoint, as far as readers let it; the first position that is left."""
     folder = JournalFolder(journal, space)
-    retain(folder, keep_seconds=1, now=time_at(folder, position) + 1_000_001)
+    delete_expired(folder, keep_seconds=1, now=time_at(folder, position) + 1_000_001)
     return folder.segments()[0].first
 
 
@@ -437,12 +437,12 @@ def test_retention_removes_nothing_that_no_batch_has_had(
     progress = Lake(lake).progress()
     assert progress is not None
     for space, position in progress.positions.items():
-        assert readers(JournalFolder(copied, space))[reader_name(lake)] == position + 1
+        assert registered_positions(JournalFolder(copied, space))[reader_name(lake)] == position + 1
     floor = cut(copied, "harbour", truth.checkpoints[-1])
     assert floor <= progress.positions["harbour"] + 1
     run_all(copied, lake)
     same(lake, whole)
-    assert readers(JournalFolder(copied, "harbour"))[reader_name(lake)] == truth.last + 1
+    assert registered_positions(JournalFolder(copied, "harbour"))[reader_name(lake)] == truth.last + 1
     assert cut(copied, "harbour", truth.checkpoints[-1]) > floor
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from mew.journal.layout import JournalFolder
-from mew.journal.retention import retain
+from mew.journal.retention import delete_expired
 from mew.pipeline import open_lake
 from mew.pipeline.jobs import typed
 from mew.pipeline.jobs.planning import spaces_of
@@ -180,7 +180,7 @@ def test_rows_of_what_the_journal_has_lost_stay(journal: Path, expected: Answers
     for space in spaces_of(copied):
         folder = JournalFolder(copied, space)
         middle = folder.segments()[-1].last
-        retain(folder, keep_seconds=1, now=time_at(folder, middle) + 1_000_001)
+        delete_expired(folder, keep_seconds=1, now=time_at(folder, middle) + 1_000_001)
     firsts = [JournalFolder(copied, space).segments()[0].first for space in spaces_of(copied)]
     assert max(firsts) > 0
     assert Batches(copied, Lake(lake), one_by_one, typed=["reading"]).next(refresh=True) is not None

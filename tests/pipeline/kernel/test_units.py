@@ -9,7 +9,7 @@ import pytest
 
 from mew.journal.arrow import SCHEMA
 from mew.journal.block_format import CorruptData
-from mew.journal.compaction import compact
+from mew.journal.compaction import compact_hour
 from mew.journal.layout import JournalFolder
 from mew.journal.reader import RecordsMissing
 from mew.journal.segment_reader import read_frames
@@ -81,7 +81,7 @@ def test_compaction_under_its_hands_changes_nothing(journal: Path, monkeypatch: 
     reading = read(Unit(SPACE, str(journal), 0, last(journal)))
     tables = [next(reading)]
     for hour in folder.hours():
-        compact(folder, hour)
+        compact_hour(folder, hour)
     shutil.rmtree(folder.trash)
     assert len(folder.segments()) < before
     monkeypatch.setattr(units, "ROWS", 3_000)

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from mew.journal.compaction import compact, exclusive_maintenance
-from mew.journal.kafka.address import read_address
+from mew.journal.compaction import compact_hour, exclusive_maintenance
+from mew.journal.kafka.address import parse_topic_url
 from mew.journal.layout import HOUR, SECOND, JournalFolder
 from mew.journal.maintenance_worker import TRASH_HOURS
 from mew.journal.reader import Journal
@@ -26,7 +26,7 @@ def kept(tmp_path: Path) -> Kept:
     hour = kept.folder.hour(kept.time)
     kept.append(2).seal()
     kept.append(2).seal()
-    assert len(compact(kept.folder, hour)) == 1
+    assert len(compact_hour(kept.folder, hour)) == 1
     assert len(trash(kept.folder)) == 1
     return kept
 
@@ -40,7 +40,7 @@ class Looking:
 
     def __init__(self, lake: Path) -> None:
         self.time = time.time_ns() // 1000
-        self._landing = Ingest(Lake(lake), read_address(NOBODY), _no_spark, clock=lambda: self.time)
+        self._landing = Ingest(Lake(lake), parse_topic_url(NOBODY), _no_spark, clock=lambda: self.time)
 
     def look(self) -> None:
         with pytest.raises(topic.SourceAway):

@@ -63,7 +63,7 @@ EXIT_CODES: Final[Mapping[str, int]] = {
     "mew.cli.common.errors.RequestRefused": REFUSED,
     "mew.client.errors.JoinRefused": REFUSED,
     "mew.client.errors.NotPermitted": REFUSED,
-    "mew.journal.kafka.producer.Fenced": REFUSED,
+    "mew.journal.kafka.producer.ProducerFenced": REFUSED,
     "mew.protocol.errors.ProtocolError": REFUSED,
 }
 """Exit codes by class. A subclass has the exit code of its nearest listed base; every other error has exit code 1."""

@@ -14,7 +14,7 @@ from mew.protocol.timestamps import rfc3339
 
 if TYPE_CHECKING:
     from mew.journal.stats import JournalStats
-    from mew.journal.verify import Report
+    from mew.journal.verify import VerificationReport
 
 
 _SHOWN_BYTES: Final = 200
@@ -118,7 +118,7 @@ def _checkpoints(info: "JournalStats") -> str:
     return "none" if info.last_checkpoint is None else f"{count:,}, the last at position {info.last_checkpoint:,}"
 
 
-def verdict(report: "Report") -> str:
+def verdict(report: "VerificationReport") -> str:
     """Return the result of a verification as text, the problems first."""
     lines = [f"{_SORTS[problem.sort]}: {problem}" for problem in report.problems]
     if report.first is None or report.last is None:

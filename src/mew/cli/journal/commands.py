@@ -18,8 +18,8 @@ from mew.cli.common.errors import FAILED, CommandFailed, UsageError
 from mew.cli.common.io import Progress, bar
 from mew.cli.journal.options import JournalLocation, RecordOptions, folder_of
 from mew.journal.block_format import CorruptData
-from mew.journal.export import RecordFilter, last_of, record_to_json, whole_file, write_jsonl
-from mew.journal.layout import CONTROL, FRAMES, HOUR, SECOND, JournalFolder
+from mew.journal.export import RecordFilter, complete_file, last_records, record_to_json, write_jsonl
+from mew.journal.layout import CONTROL_SUFFIX, FRAMES_SUFFIX, HOUR, SECOND, JournalFolder
 from mew.journal.reader import Journal, RecordsMissing
 from mew.protocol.records import Record
 
@@ -69,7 +69,7 @@ def verify(*, place: JournalLocation = _here, json: _Flag = False) -> int:
         Print the result as one JSON object.
     """
     from mew.cli.common.render import verdict
-    from mew.journal.verify import verify as check
+    from mew.journal.verify import verify_journal as check
 
     folder = folder_of(place)
     with bar("verifying") as progress:
@@ -103,7 +103,7 @@ def tail(
     colours = sys.stdout.isatty() and not os.environ.get("NO_COLOR")
     folder, wanted = folder_of(place), filters.wanted()
     journal = Journal(folder.root, folder.space)
-    found, following = last_of(journal, wanted, max(number, 0))
+    found, following = last_records(journal, wanted, max(number, 0))
 
     def show(record: Record) -> None:
         print(record_to_json(record).decode() if json else readable(record, colours=colours), flush=follow)
@@ -139,7 +139,10 @@ def files(*, place: JournalLocation = _here, control: _Flag = False, frames: _Fl
         Print a DuckDB statement that reads the files, instead of their paths.
     """
     folder = folder_of(place)
-    endings = [ending for ending, wanted in ((CONTROL, control), (FRAMES, frames)) if wanted] or [CONTROL, FRAMES]
+    endings = [ending for ending, wanted in ((CONTROL_SUFFIX, control), (FRAMES_SUFFIX, frames)) if wanted] or [
+        CONTROL_SUFFIX,
+        FRAMES_SUFFIX,
+    ]
     if sql:
         print(_statement(folder, endings))
         return 0
@@ -194,7 +197,7 @@ def export(
     read: list[int] = []
     try:
         with bar("exporting") as progress, ExitStack() as stack:
-            file = sys.stdout.buffer if output == STDOUT else stack.enter_context(whole_file(output))
+            file = sys.stdout.buffer if output == STDOUT else stack.enter_context(complete_file(output))
             count = write(journal, wanted, _tracked(journal, wanted, read, progress), file)
     except (CorruptData, RecordsMissing) as problem:
         before = f"; use --through {read[-1]} to export the records before it" if read and output != STDOUT else ""
@@ -228,18 +231,18 @@ def _tracked(journal: Journal, wanted: RecordFilter, read: list[int], progress: 
 @app.command(help_epilogue=_examples("compact", "compact --journal backup/journal"))
 def compact(*, place: JournalLocation = _here) -> int:
     """Merge the small files of each finished hour into large ones. A gateway does this automatically."""
-    from mew.journal.compaction import CompactionDeferred, closed_hours, compact, empty_trash
+    from mew.journal.compaction import CompactionDeferred, compact_hour, empty_trash, hours_to_compact
     from mew.journal.layout import segments_in
 
     folder, now = folder_of(place), int(time.time() * SECOND)
-    hours = closed_hours(folder, now)
+    hours = hours_to_compact(folder, now)
     failed = False
     with bar("compacting") as progress:
         for number, hour in enumerate(hours):
             progress(number, len(hours))
             before = len(segments_in(hour))
             try:
-                after = len(compact(folder, hour))
+                after = len(compact_hour(folder, hour))
                 print(f"{hour.parent.name}/{hour.name}: compacted {before} segments into {after}")
             except (CorruptData, CompactionDeferred) as problem:
                 failed = True

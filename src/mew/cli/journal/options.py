@@ -16,7 +16,7 @@ from cyclopts import Parameter
 
 from mew.cli.common.errors import UsageError
 from mew.journal.export import RecordFilter
-from mew.journal.layout import SECOND, JournalFolder, spaces
+from mew.journal.layout import SECOND, JournalFolder, spaces_in
 
 _AGO: Final = re.compile(r"([0-9]{1,9})(s|m|h|d)")
 _SECONDS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
@@ -99,7 +99,7 @@ def folder_of(place: JournalLocation) -> JournalFolder:
 
         configured = load([find_config(Path.cwd())], environ=os.environ).spaces[0]
         root, space = journal_root(configured), space or configured.settings.space_id
-    known = list(spaces(root))
+    known = list(spaces_in(root))
     if not known:
         raise UsageError(f"no journal at {root}")
     if space is None:

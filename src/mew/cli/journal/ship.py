@@ -19,10 +19,10 @@ from mew.cli.common.errors import FAILED, UsageError, exit_code_of
 from mew.cli.common.io import bar
 from mew.cli.journal.options import JournalLocation, folder_of
 from mew.errors import MewError
-from mew.journal.layout import JournalFolder, spaces
+from mew.journal.layout import JournalFolder, spaces_in
 
 if TYPE_CHECKING:
-    from mew.journal.kafka.shipper import Shipping, Told
+    from mew.journal.kafka.shipper import Shipping, ShippingNotice
 
 
 _here = JournalLocation()
@@ -70,10 +70,10 @@ def ship(*, to: str, place: JournalLocation = _here, way: ShipOptions = _usual, 
     json
         Print lines of JSON.
     """
-    from mew.journal.kafka.address import read_address
+    from mew.journal.kafka.address import parse_topic_url
     from mew.journal.kafka.shipper import Shipping, forget_shipper
 
-    address, folders = read_address(to), _folders(place)
+    address, folders = parse_topic_url(to), _folders(place)
     if way.forget:
         for folder in folders:
             forget_shipper(folder, address)
@@ -95,7 +95,7 @@ def ship(*, to: str, place: JournalLocation = _here, way: ShipOptions = _usual, 
 def _folders(place: JournalLocation) -> list[JournalFolder]:
     if place.journal is None or place.space is not None:
         return [folder_of(place)]
-    found = [JournalFolder(place.journal, space) for space in spaces(place.journal)]
+    found = [JournalFolder(place.journal, space) for space in spaces_in(place.journal)]
     if not found:
         raise UsageError(f"no journal at {place.journal}")
     return found
@@ -155,7 +155,7 @@ class _Crew:
         self._stop.set()
 
 
-def _tell(told: "Told", *, json: bool) -> None:
+def _tell(told: "ShippingNotice", *, json: bool) -> None:
     from mew.journal.kafka.shipper import ShippingError
 
     if json:

@@ -47,9 +47,9 @@ OWN: Final = "journal"
 
 def places_of(source: str, journal: Path | None, lake: Path) -> tuple[Path, Path]:
     """Return the folders of the ingested journal and of the lake. `--journal` with a source is a `UsageError`."""
-    from mew.journal.kafka.address import read_address
+    from mew.journal.kafka.address import parse_topic_url
 
-    read_address(source)
+    parse_topic_url(source)
     if journal is not None:
         raise UsageError("--source and --journal exclude each other: remove --journal")
     return lake / OWN, lake
@@ -57,10 +57,10 @@ def places_of(source: str, journal: Path | None, lake: Path) -> tuple[Path, Path
 
 def landing_of(source: str, lake: "Lake", session: Callable[[], Any]) -> "Ingest":
     """Create the ingest of a source."""
-    from mew.journal.kafka.address import read_address
+    from mew.journal.kafka.address import parse_topic_url
     from mew.pipeline.landing.landing import Ingest
 
-    return Ingest(lake, read_address(source), session)
+    return Ingest(lake, parse_topic_url(source), session)
 
 
 def land(source: str, lake: "Lake", session: Callable[[], Any]) -> None:

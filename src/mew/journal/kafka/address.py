@@ -10,8 +10,8 @@ import msgspec
 
 from mew.errors import MewError
 
-SCHEME: Final = "kafka://"
-FORM: Final = "kafka://host:port[,host:port]/topic"
+TOPIC_URL_SCHEME: Final = "kafka://"
+TOPIC_URL_FORM: Final = "kafka://host:port[,host:port]/topic"
 _SERVER: Final = re.compile(r"(?:[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\]):([0-9]{1,5})")
 _TOPIC: Final = re.compile(r"(?!\.{1,2}$)[A-Za-z0-9._-]{1,249}")
 _MOST_PORT: Final = 65_535
@@ -34,19 +34,19 @@ class TopicUrl(msgspec.Struct, frozen=True):
         return ",".join(self.servers)
 
     def __str__(self) -> str:
-        return f"{SCHEME}{self.bootstrap}/{self.topic}"
+        return f"{TOPIC_URL_SCHEME}{self.bootstrap}/{self.topic}"
 
 
-def read_address(text: str, topic: str | None = None) -> TopicUrl:
+def parse_topic_url(text: str, topic: str | None = None) -> TopicUrl:
     """Parse an address. The topic may be given separately. Raises `InvalidTopicUrl` with the reason."""
-    if not text.startswith(SCHEME):
-        raise InvalidTopicUrl(f"expected {FORM}, got {text!r}")
-    servers, _, named = text.removeprefix(SCHEME).partition("/")
+    if not text.startswith(TOPIC_URL_SCHEME):
+        raise InvalidTopicUrl(f"expected {TOPIC_URL_FORM}, got {text!r}")
+    servers, _, named = text.removeprefix(TOPIC_URL_SCHEME).partition("/")
     if named and topic is not None and named != topic:
         raise InvalidTopicUrl(f"the topic is {named!r} in {text!r}, and {topic!r} beside it")
     named = named or topic or ""
     if not named:
-        raise InvalidTopicUrl(f"{text!r} names no topic: expected {FORM}")
+        raise InvalidTopicUrl(f"{text!r} names no topic: expected {TOPIC_URL_FORM}")
     if _TOPIC.fullmatch(named) is None:
         raise InvalidTopicUrl(f"{named!r} is no name of a topic: expected up to 249 letters, digits, `.`, `_` or `-`")
     return TopicUrl(tuple(map(_read_server, servers.split(","))), named)

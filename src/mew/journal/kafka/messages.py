@@ -10,11 +10,22 @@ import msgspec
 
 from mew.errors import MewError
 from mew.journal.arrow import SCHEMA_VERSION
-from mew.journal.block_format import EVENTS, HEAD_BYTES, RUN, Entry, FrameBatch, Head, check, decode, encode, read_head
+from mew.journal.block_format import (
+    BLOCK_EVENTS,
+    BLOCK_HEAD_BYTES,
+    RUN,
+    BlockHead,
+    FrameBatch,
+    JournalEntry,
+    check_block,
+    decode_block,
+    encode_block,
+    read_block_head,
+)
 from mew.journal.wal import Block
 from mew.protocol.records import CHECKPOINT, FRAME, START, Record
 
-PIECE_BYTES: Final = 900_000
+MESSAGE_BLOCK_BYTES: Final = 900_000
 """Maximum size of a message if a block can be split: by default, brokers accept one megabyte."""
 _LENGTH_BYTES: Final = 4
 _EVENT: Final = RUN.size - 2
@@ -22,7 +33,7 @@ _EVENT: Final = RUN.size - 2
 _NUMBERS: Final = ("first", "last", "count", "schema", "after")
 
 
-class NoLabel(MewError):
+class InvalidHeaders(MewError):
     """The headers do not describe a block."""
 
 
@@ -47,41 +58,41 @@ class MessageHeaders(msgspec.Struct, frozen=True):
         return [*numbers, ("epoch", self.epoch)]
 
 
-def read_label(headers: Sequence[tuple[str, bytes | None]]) -> MessageHeaders:
-    """Parse the headers of a message. Raises `NoLabel` if they are not those of a block."""
+def parse_headers(headers: Sequence[tuple[str, bytes | None]]) -> MessageHeaders:
+    """Parse the headers of a message. Raises `InvalidHeaders` if they are not those of a block."""
     found = {name: value for name, value in headers if value is not None}
     try:
         numbers = {name: int(found[name]) for name in _NUMBERS}
         return MessageHeaders(**numbers, epoch=found["epoch"].decode())
     except (KeyError, ValueError) as problem:
-        raise NoLabel(f"its headers are not those of a block: {problem!r}") from None
+        raise InvalidHeaders(f"its headers are not those of a block: {problem!r}") from None
 
 
-def sound_head(data: bytes) -> Head:
+def checked_head(data: bytes) -> BlockHead:
     """Return the head of a block. Raises `CorruptData` if the bytes are not one intact block."""
-    head = read_head(data)
-    check(head, data)
+    head = read_block_head(data)
+    check_block(head, data)
     return head
 
 
 # ----------------------------------------------------------------------------------------------------- splitting blocks
 
 
-def pieces(block: Block, most: int = PIECE_BYTES) -> Iterator[bytes]:
+def message_blocks(block: Block, most: int = MESSAGE_BLOCK_BYTES) -> Iterator[bytes]:
     """Yield a block unchanged, or split into several if it is large. A record is never split."""
     if len(block.data) <= most or block.head.records == 1:
         yield block.data
         return
     waiting: list[Record] = []
-    size = HEAD_BYTES
+    size = BLOCK_HEAD_BYTES
     for record in block.records():
         held = len(record.payload) + RUN.size + _text_bytes(record)
         if waiting and size + held > most:
-            yield encode(_entries(waiting))
-            waiting, size = [], HEAD_BYTES
+            yield encode_block(_entries(waiting))
+            waiting, size = [], BLOCK_HEAD_BYTES
         waiting.append(record)
         size += held
-    yield encode(_entries(waiting))
+    yield encode_block(_entries(waiting))
 
 
 def _text_bytes(record: Record) -> int:
@@ -89,9 +100,9 @@ def _text_bytes(record: Record) -> int:
     return sum(4 * len(text) + _LENGTH_BYTES for text in texts if text is not None)
 
 
-def _entries(records: Sequence[Record]) -> list[Entry]:
+def _entries(records: Sequence[Record]) -> list[JournalEntry]:
     """Convert records to entries of a block: consecutive frames of one writer are grouped again."""
-    found: list[Entry] = []
+    found: list[JournalEntry] = []
     frames: list[Record] = []
     for record in records:
         plain = _is_plain_frame(record)
@@ -158,12 +169,12 @@ class Epochs(msgspec.Struct, frozen=True):
 
 def epochs_in(data: bytes) -> Epochs:
     """Return the epochs named in an intact block. Most blocks name none and are not decoded."""
-    head = read_head(data)
-    runs = HEAD_BYTES + _LENGTH_BYTES * (head.strings + head.records) + head.string_bytes
+    head = read_block_head(data)
+    runs = BLOCK_HEAD_BYTES + _LENGTH_BYTES * (head.strings + head.records) + head.string_bytes
     events = data[runs + _EVENT : runs + head.runs * RUN.size : RUN.size]
-    if not any(EVENTS.index(event) in events for event in (START, CHECKPOINT)):
+    if not any(BLOCK_EVENTS.index(event) in events for event in (START, CHECKPOINT)):
         return Epochs()
-    told = [(each.position, _epoch(each)) for each in decode(data) if each.event in (START, CHECKPOINT)]
+    told = [(each.position, _epoch(each)) for each in decode_block(data) if each.event in (START, CHECKPOINT)]
     return Epochs(told[0][1] if told[0][0] == head.first else None, tuple(epoch for _, epoch in told))
 
 
@@ -171,6 +182,6 @@ def _epoch(record: Record) -> str:
     return msgspec.json.decode(record.payload, type=_Began).epoch
 
 
-def label_of(head: Head, epoch: str, after: int) -> MessageHeaders:
+def headers_of(head: BlockHead, epoch: str, after: int) -> MessageHeaders:
     """Return the label of a block that follows position `after` in the journal."""
     return MessageHeaders(head.first, head.last, head.records, SCHEMA_VERSION, epoch, after)

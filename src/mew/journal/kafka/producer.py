@@ -19,9 +19,9 @@ from mew.errors import MewError
 from mew.journal.kafka.address import TopicUrl
 from mew.journal.kafka.messages import MessageHeaders
 
-PATIENCE_SECONDS: Final = 5.0
+BROKER_TIMEOUT_SECONDS: Final = 5.0
 """Timeout after which a broker counts as unavailable, in seconds."""
-PARTING_SECONDS: Final = 2.0
+ABORT_SECONDS: Final = 2.0
 MESSAGE_BYTES: Final = 20 * 2**20
 """Maximum message size of a topic created here: the largest record that a gateway accepts by default, and a reserve."""
 _TURN_SECONDS: Final = 0.5
@@ -39,9 +39,9 @@ _PASSING: Final = (
     KafkaError.INVALID_REPLICATION_FACTOR,  # reported for a new topic while no broker is ready yet
 )
 """Errors that can be retried, although the Kafka client does not mark them as retriable."""
-QUIET: Final = logging.getLogger("mew.journal.kafka")
-QUIET.addHandler(logging.NullHandler())
-QUIET.propagate = False
+SILENT_LOGGER: Final = logging.getLogger("mew.journal.kafka")
+SILENT_LOGGER.addHandler(logging.NullHandler())
+SILENT_LOGGER.propagate = False
 """Discards the Kafka client's log messages: relevant errors are reported once by this package."""
 
 
@@ -49,7 +49,7 @@ class BrokerUnavailable(MewError):
     """The broker is currently unavailable."""
 
 
-class Fenced(MewError):
+class ProducerFenced(MewError):
     """Another process now sends the blocks of this space."""
 
 
@@ -84,7 +84,7 @@ class KafkaProducer:
                 "compression.type": "lz4",
                 "linger.ms": 5,
             },
-            logger=QUIET,
+            logger=SILENT_LOGGER,
         )
 
     def __enter__(self) -> "KafkaProducer":
@@ -96,7 +96,7 @@ class KafkaProducer:
         """Abort the open transaction if the broker answers soon; otherwise the next sender aborts it."""
         if self._open:
             with suppress(KafkaException):
-                self._producer.abort_transaction(PARTING_SECONDS if self._failed is None else _TURN_SECONDS)
+                self._producer.abort_transaction(ABORT_SECONDS if self._failed is None else _TURN_SECONDS)
         with suppress(KafkaException):
             self._producer.purge()
 
@@ -136,11 +136,11 @@ class KafkaProducer:
     # Errors and retries
 
     def _patiently(self, call: Callable[[], None]) -> None:
-        """Retry a call while the error is temporary, up to `PATIENCE_SECONDS`."""
-        deadline = time.monotonic() + PATIENCE_SECONDS
+        """Retry a call while the error is temporary, up to `BROKER_TIMEOUT_SECONDS`."""
+        deadline = time.monotonic() + BROKER_TIMEOUT_SECONDS
         while True:
             if self._stop():
-                deadline = min(deadline, time.monotonic() + PARTING_SECONDS)
+                deadline = min(deadline, time.monotonic() + ABORT_SECONDS)
             try:
                 call()
                 return
@@ -162,10 +162,10 @@ class KafkaProducer:
         # Never compacted: all blocks of a space have the same key, so only the last one would remain.
         settings = {"max.message.bytes": str(MESSAGE_BYTES), "cleanup.policy": "delete"}
         wanted = NewTopic(self._address.topic, num_partitions=-1, replication_factor=-1, config=settings)
-        admin = AdminClient(client_settings(self._address, self._complain), logger=QUIET)
-        made: Any = admin.create_topics([wanted], request_timeout=PATIENCE_SECONDS)[self._address.topic]
+        admin = AdminClient(client_settings(self._address, self._complain), logger=SILENT_LOGGER)
+        made: Any = admin.create_topics([wanted], request_timeout=BROKER_TIMEOUT_SECONDS)[self._address.topic]
         try:
-            made.result(PATIENCE_SECONDS)
+            made.result(BROKER_TIMEOUT_SECONDS)
         except KafkaException as problem:
             if problem.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
                 raise
@@ -181,7 +181,7 @@ class KafkaProducer:
         code = error.code()
         failed = self._failed
         if code in _FENCED or (failed is not None and failed.code() in _FENCED):
-            return Fenced(
+            return ProducerFenced(
                 f"{self._address}: another process sends the blocks of {self._space!r} now, so this one has ended"
             )
         if failed is not None and failed.code() in _TOO_LARGE:
@@ -198,7 +198,7 @@ def client_settings(address: TopicUrl, complain: Callable[[KafkaError], None]) -
         "bootstrap.servers": address.bootstrap,
         "client.id": "mew-journal",
         "error_cb": complain,
-        "socket.timeout.ms": int(PATIENCE_SECONDS * 1000),
+        "socket.timeout.ms": int(BROKER_TIMEOUT_SECONDS * 1000),
         "reconnect.backoff.max.ms": 1000,
         "log_level": 0,
     }

@@ -14,22 +14,22 @@ from typing import ClassVar, Final, TypeAlias
 import msgspec
 
 from mew.errors import MewError
-from mew.journal.block_format import read_head
+from mew.journal.block_format import read_block_head
 from mew.journal.kafka.address import TopicUrl
-from mew.journal.kafka.messages import epochs_in, label_of, pieces
+from mew.journal.kafka.messages import epochs_in, headers_of, message_blocks
 from mew.journal.kafka.producer import BrokerUnavailable, KafkaProducer, ProducerStopped
 from mew.journal.layout import JournalFolder
 from mew.journal.reader import Journal
-from mew.journal.retention import forget, reader, register
+from mew.journal.retention import register_reader, registered_reader, unregister_reader
 from mew.journal.tail import POLL_SECONDS
 from mew.journal.wal import Block
 
 COMMIT_BYTES: Final = 8 * 2**20
 """A transaction is committed once it has this many bytes, or when there is nothing more to send."""
 COMMIT_SECONDS: Final = 1.0
-AGAIN_SECONDS: Final = 0.5
-"""Delay before an unavailable broker is retried, in seconds. It doubles each time, up to `LATEST_SECONDS`."""
-LATEST_SECONDS: Final = 15.0
+FIRST_RETRY_SECONDS: Final = 0.5
+"""Delay before an unavailable broker is retried, in seconds. It doubles each time, up to `LAST_RETRY_SECONDS`."""
+LAST_RETRY_SECONDS: Final = 15.0
 _OTHERS: Final = re.compile(r"[^A-Za-z0-9]+")
 _LETTERS: Final = 60
 
@@ -66,7 +66,7 @@ class Resumed(msgspec.Struct, frozen=True):
     space: str
 
 
-Told: TypeAlias = ShippingError | Resumed
+ShippingNotice: TypeAlias = ShippingError | Resumed
 
 
 def reader_name(address: TopicUrl) -> str:
@@ -77,7 +77,7 @@ def reader_name(address: TopicUrl) -> str:
 
 def forget_shipper(folder: JournalFolder, address: TopicUrl) -> None:
     """Unregister a shipper that is no longer used, so that retention does not wait for it."""
-    forget(folder, reader_name(address))
+    unregister_reader(folder, reader_name(address))
 
 
 class Shipping:
@@ -88,7 +88,7 @@ class Shipping:
         folder: JournalFolder,
         address: TopicUrl,
         stop: threading.Event,
-        tell: Callable[[Told], None],
+        tell: Callable[[ShippingNotice], None],
         *,
         once: bool,
     ) -> None:
@@ -106,16 +106,16 @@ class Shipping:
         self._tell = tell
         self._once = once
         self._away: str | None = None
-        self._again = AGAIN_SECONDS
+        self._again = FIRST_RETRY_SECONDS
 
     def begin(self, *, from_start: bool = False) -> None:
         """Register as a reader, so that retention waits. With `from_start`, everything is sent again.
 
         Raises `ShippedJournalMismatch` if the journal ends before the stored position.
         """
-        known = reader(self._folder, self._name)
+        known = registered_reader(self._folder, self._name)
         if known is None or from_start:
-            register(self._folder, self._name, 0)
+            register_reader(self._folder, self._name, 0)
         last = Journal(self._folder.root, self._folder.space).last
         end = 0 if last is None else last + 1
         self.behind = end
@@ -152,11 +152,11 @@ class Shipping:
             self._away = str(problem)
             self._tell(ShippingError(self._folder.space, f"{problem}; it is tried again and again"))
         self._stop.wait(self._again)
-        self._again = min(2 * self._again, LATEST_SECONDS)
+        self._again = min(2 * self._again, LAST_RETRY_SECONDS)
 
     def arrived(self) -> None:
         """Reset the retry delay after a commit, and report that shipping has resumed."""
-        self._again = AGAIN_SECONDS
+        self._again = FIRST_RETRY_SECONDS
         if self._away is not None:
             self._away = None
             self._tell(Resumed(self._folder.space))
@@ -175,7 +175,7 @@ class _Trip:
     """Ships from the stored position on, until the sender fails."""
 
     def __init__(self, folder: JournalFolder, name: str, sender: KafkaProducer, shipping: Shipping) -> None:
-        known = reader(folder, name)
+        known = registered_reader(folder, name)
         self._folder = folder
         self._name = name
         self._sender = sender
@@ -207,11 +207,11 @@ class _Trip:
     def _send(self, block: Block) -> None:
         if not self._sender.waiting:
             self._since = time.monotonic()
-        for data in pieces(block):
-            head = read_head(data)
+        for data in message_blocks(block):
+            head = read_block_head(data)
             epochs = epochs_in(data)
             after = min(self._at, head.first) - 1
-            self._sender.send(data, label_of(head, self._epoch if epochs.first is None else epochs.first, after))
+            self._sender.send(data, headers_of(head, self._epoch if epochs.first is None else epochs.first, after))
             self._epoch = epochs.told[-1] if epochs.told else self._epoch
             self._sent.records += head.last + 1 - max(self._at, head.first)
             self._at = head.last + 1
@@ -222,10 +222,10 @@ class _Trip:
         if not self._sender.waiting:
             return
         self._sender.commit()
-        known = reader(self._folder, self._name)
+        known = registered_reader(self._folder, self._name)
         # A sender that was suspended here and replaced must not reset the position stored by its successor.
         if known is None or known.position <= self._at:
-            register(self._folder, self._name, self._at, self._epoch)
+            register_reader(self._folder, self._name, self._at, self._epoch)
         total = self._shipping.figures
         total.position = self._at
         total.records += self._sent.records

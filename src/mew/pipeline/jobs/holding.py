@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from mew.journal.layout import JournalFolder
-from mew.journal.retention import BadReader, readers, register
+from mew.journal.retention import InvalidReader, register_reader, registered_positions
 
 _OTHERS: Final = re.compile(r"[^A-Za-z0-9]+")
 _LETTERS: Final = 60
@@ -32,7 +32,7 @@ def hold(journal: Path, lake: Path, wanted: Mapping[str, int]) -> None:
         folder = JournalFolder(journal, space)
         if _registered(folder).get(name) != position:
             try:
-                register(folder, name, position)
+                register_reader(folder, name, position)
             except OSError as problem:
                 if problem.errno not in _UNWRITABLE:
                     raise
@@ -40,6 +40,6 @@ def hold(journal: Path, lake: Path, wanted: Mapping[str, int]) -> None:
 
 def _registered(folder: JournalFolder) -> dict[str, int]:
     try:
-        return readers(folder)
-    except BadReader:
+        return registered_positions(folder)
+    except InvalidReader:
         return {}  # It belongs to another lake, or to this one and is written again.

@@ -10,7 +10,7 @@ from pathlib import Path
 import msgspec
 
 from mew.errors import MewError
-from mew.journal.layout import JournalFolder, Segment, first_position, spaces
+from mew.journal.layout import JournalFolder, Segment, first_position, spaces_in
 from mew.journal.segment_reader import read_control, read_footer, starts_with_checkpoint
 from mew.pipeline.jobs.soundness import damage, same_past
 from mew.pipeline.lake.values import Progress
@@ -55,7 +55,7 @@ def spaces_of(journal: Path) -> list[str]:
     """The spaces that a journal knows, by name; `SourceJournalMissing` where there is none."""
     if not journal.is_dir():
         raise SourceJournalMissing(f"{journal}: there is no journal here; `--journal` says where it is")
-    return sorted(spaces(journal))
+    return sorted(spaces_in(journal))
 
 
 def what_is_new(journal: Path, last: Progress | None, *, most: int | None = None) -> New:

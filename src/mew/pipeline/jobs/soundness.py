@@ -7,7 +7,7 @@ from contextlib import suppress
 
 from mew.errors import MewError
 from mew.journal.layout import JournalFolder, Segment
-from mew.journal.segment_reader import check_bytes, read_control, read_frames
+from mew.journal.segment_reader import check_segment_bytes, read_control, read_frames
 from mew.journal.segments import SegmentDamaged
 
 
@@ -25,7 +25,7 @@ class LakeJournalMismatch(MewError):
 def damage(segment: Segment) -> SegmentDamaged | None:
     """What is wrong with a segment; nothing if it was compacted meanwhile: a reader finds the new file."""
     try:
-        check_bytes(segment)
+        check_segment_bytes(segment)
     except SegmentDamaged as problem:
         return problem
     except FileNotFoundError:

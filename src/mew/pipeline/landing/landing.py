@@ -20,11 +20,11 @@ import msgspec
 from pyspark.sql import SparkSession
 
 from mew.errors import MewError
-from mew.journal.compaction import closed_hours, compact, empty_trash
+from mew.journal.compaction import compact_hour, empty_trash, hours_to_compact
 from mew.journal.kafka.address import TopicUrl
-from mew.journal.layout import HOUR, SECOND, JournalFolder, spaces
+from mew.journal.layout import HOUR, SECOND, JournalFolder, spaces_in
 from mew.journal.maintenance_worker import TRASH_HOURS
-from mew.journal.segments import make_folder
+from mew.journal.segments import make_synced_folder
 from mew.pipeline.lake import Lake
 from mew.pipeline.lake.alarms import Alarm
 from mew.pipeline.landing import reading, writing
@@ -88,7 +88,7 @@ class Ingest:
 
     def arrivals(self) -> Iterator[IngestResult]:
         """Land what is there, one landing after the other, until nothing is new."""
-        make_folder(self.journal)
+        make_synced_folder(self.journal)
         while True:
             self._tidy()
             arrived = self.land()
@@ -184,9 +184,9 @@ class Ingest:
         for space, landed in now.items():
             if landed.time // HOUR > before.get(space, IngestPosition()).time // HOUR:
                 folder = JournalFolder(self.journal, space)
-                for hour in closed_hours(folder, landed.time):
+                for hour in hours_to_compact(folder, landed.time):
                     with suppress(MewError, OSError):  # it stays as it is, and is read as well
-                        compact(folder, hour)
+                        compact_hour(folder, hour)
 
     def _tidy(self) -> None:
         """Delete files that compaction replaced, once no reader can still use them: no gateway does it here.
@@ -197,7 +197,7 @@ class Ingest:
         if self._tidied_at is not None and abs(now - self._tidied_at) < TIDY_SECONDS * SECOND:
             return
         self._tidied_at = now
-        for space in spaces(self.journal):
+        for space in spaces_in(self.journal):
             with suppress(MewError, OSError):  # another process does it: the next time
                 empty_trash(JournalFolder(self.journal, space), now - TRASH_HOURS * HOUR)
 

@@ -15,7 +15,7 @@ from pyspark.sql import DataFrame, SparkSession
 from mew.journal.arrow import SCHEMA_VERSION
 from mew.journal.block_format import CorruptData
 from mew.journal.kafka.address import TopicUrl
-from mew.journal.kafka.messages import NoLabel, epochs_in, read_label, sound_head
+from mew.journal.kafka.messages import InvalidHeaders, checked_head, epochs_in, parse_headers
 from mew.pipeline.landing.values import LandingError, LandingPlan, TopicMessage
 from mew.pipeline.session import one_line
 from mew.protocol.ids import is_space_id
@@ -97,13 +97,13 @@ def _look_at(row: dict[str, Any]) -> TopicMessage:
     key, value = row["key"] or b"", row["value"] or b""
     seen = TopicMessage(row["partition"], row["offset"], key.decode(errors="replace"), len(value))
     try:
-        label = read_label([(each["key"], each["value"]) for each in row["headers"] or ()])
-    except NoLabel as problem:
+        label = parse_headers([(each["key"], each["value"]) for each in row["headers"] or ()])
+    except InvalidHeaders as problem:
         return msgspec.structs.replace(seen, problem=str(problem))
     if label.schema != SCHEMA_VERSION:
         return msgspec.structs.replace(seen, schema=label.schema)
     try:
-        head = sound_head(value)
+        head = checked_head(value)
         if not is_space_id(seen.space):
             raise CorruptData(f"its key {seen.space!r} is no space")
         if (head.first, head.last, head.records) != (label.first, label.last, label.count):

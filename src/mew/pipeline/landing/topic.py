@@ -9,7 +9,7 @@ import msgspec
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 
 from mew.journal.kafka.address import TopicUrl
-from mew.journal.kafka.producer import QUIET, client_settings
+from mew.journal.kafka.producer import SILENT_LOGGER, client_settings
 from mew.pipeline.landing.values import LandingError, Offsets
 
 ANSWER_SECONDS: Final = 10.0
@@ -65,7 +65,7 @@ def _consumer(address: TopicUrl) -> Consumer:
     settings = client_settings(address, lambda _error: None)
     # Only what is committed: an open transaction's messages may yet be undone.
     wanted = {"group.id": "mew-landing", "enable.auto.commit": False, "isolation.level": "read_committed"}
-    return Consumer({**settings, **wanted}, logger=QUIET)
+    return Consumer({**settings, **wanted}, logger=SILENT_LOGGER)
 
 
 def _offsets(consumer: Consumer, address: TopicUrl, partition: int) -> Offsets:

@@ -13,7 +13,7 @@ import pyarrow as pa
 from pyspark.sql import SparkSession
 
 from mew.journal import segment_reader
-from mew.journal.kafka.messages import sound_head
+from mew.journal.kafka.messages import checked_head
 from mew.journal.layout import JournalFolder
 from mew.journal.segments import write_segment
 from mew.journal.wal import Block, sync_folder
@@ -61,4 +61,4 @@ def _rows(piece: SegmentPlan) -> Iterator[pa.RecordBatch]:
         with Path(each.file).open("rb") as file:
             file.seek(each.at)
             data = file.read(each.size)
-        yield from segment_reader.batches(Block(each.at, sound_head(data), data), each.start, control=False)
+        yield from segment_reader.block_batches(Block(each.at, checked_head(data), data), each.start, control=False)
