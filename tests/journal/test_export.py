@@ -32,7 +32,7 @@ def journal(kept: Kept) -> Journal:
 
 def lines(kept: Kept, wanted: RecordFilter) -> list[dict[str, Any]]:
     file = io.BytesIO()
-    count = write_jsonl(wanted.of(journal(kept)), file)
+    count = write_jsonl(wanted.select(journal(kept)), file)
     found = [json.loads(line) for line in file.getvalue().splitlines()]
     assert len(found) == count
     return found
@@ -151,7 +151,7 @@ def kept_of(path: Path, lab: MemorySpace) -> Kept:
 def exported(kept: Kept, wanted: RecordFilter | None = None) -> Any:
     wanted = wanted or RecordFilter()
     file = io.BytesIO()
-    count = write_mcap(journal(kept), wanted, wanted.range_of(journal(kept)), file)
+    count = write_mcap(journal(kept), wanted, wanted.candidates(journal(kept)), file)
     reader = make_reader(io.BytesIO(file.getvalue()), validate_crcs=True)
     assert len(list(reader.iter_messages())) == count
     return reader

@@ -13,7 +13,7 @@ import pytest
 
 from mew.journal import maintenance
 from mew.journal.layout import JournalFolder
-from mew.journal.maintenance import MaintenanceAnswer, MaintenanceClient
+from mew.journal.maintenance import MaintenanceClient, MaintenanceMessage
 from tests.journal.journal_fixture import Kept
 from tests.support.polling import until
 
@@ -41,7 +41,7 @@ class Sealer:
         self.journal = JournalFolder(folder / "journal", "lab")
         script = folder / "sealer.py"
         script.write_text(SEALER.format(folder=str(folder), behaviour=behaviour), encoding="utf-8")
-        self.answers: list[MaintenanceAnswer] = []
+        self.answers: list[MaintenanceMessage] = []
         self.keeper = MaintenanceClient(self.answers.append, (sys.executable, str(script)))
 
     def ask(self, *numbers: int) -> None:
@@ -138,7 +138,7 @@ def test_an_answer_that_is_none_is_reported_and_the_next_request_is_tried(
 
 def test_a_sealer_that_cannot_be_started_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(maintenance, "PAUSE_SECONDS", 0.01)
-    answers: list[MaintenanceAnswer] = []
+    answers: list[MaintenanceMessage] = []
     keeper = MaintenanceClient(answers.append, (str(tmp_path / "nothing"),))
     folder = JournalFolder(tmp_path, "lab")
     keeper.seal(folder, folder.log_file(0))
@@ -167,8 +167,8 @@ def test_closing_does_not_wait_for_ever(sealer: Callable[..., Any]) -> None:
 
 def test_compaction_is_asked_for_and_retention_only_where_it_is_wanted(sealer: Callable[..., Any]) -> None:
     with sealer() as kept:
-        kept.keeper.tidy(kept.journal, now=17, retention_seconds=None)
-        kept.keeper.tidy(kept.journal, now=18, retention_seconds=3.5)
+        kept.keeper.clean_up(kept.journal, now=17, retention_seconds=None)
+        kept.keeper.clean_up(kept.journal, now=18, retention_seconds=3.5)
         assert kept.keeper.close(20)
     named = {"root": str(kept.journal.root), "space": "lab"}
     assert [answer["done"] for answer in kept.answers] == [
@@ -184,7 +184,7 @@ def test_the_real_sealer_seals_and_says_what_it_could_not_do(tmp_path: Path) -> 
     damaged = Kept(tmp_path / "other").append(3)
     broken = damaged.end()
     broken.write_bytes(broken.read_bytes()[:-1])
-    answers: list[MaintenanceAnswer] = []
+    answers: list[MaintenanceMessage] = []
     keeper = MaintenanceClient(answers.append)
     keeper.seal(damaged.folder, broken)
     keeper.seal(kept.folder, log)

@@ -28,20 +28,20 @@ class Readers:
 
     def let_go(self) -> None:
         for each in self._made:
-            each.let_go()
+            each.release()
 
 
 @pytest.fixture
 def reader() -> Iterator[Readers]:
     made = Readers()
     yield made
-    made.let_go()
+    made.release()
 
 
 def all_of(reading: JournalCursor, records: int = MANY, size: int = LARGE) -> list[Record]:
     """Everything, in steps that are no larger than this."""
     found: list[Record] = []
-    while taken := reading.take(records, size):
+    while taken := reading.read(records, size):
         assert len(taken) <= records
         found += taken
     return found
@@ -55,21 +55,21 @@ def test_steps_of_any_size_give_each_record_once(tmp_path: Path, reader: Readers
     for start in (0, 7, kept.next):
         reading = reader(kept, start, control=control)
         assert all_of(reading, at_once) == [record for record in expected if record.position >= start]
-        assert reading.at == kept.next
+        assert reading.position == kept.next
 
 
 def test_a_step_ends_with_the_record_that_makes_it_too_large(tmp_path: Path, reader: Readers) -> None:
     kept = Kept(tmp_path).append(3)
     sizes = [len(record.payload) for record in kept.records]
     reading = reader(kept)
-    assert len(reading.take(MANY, sum(sizes[:4]))) == 4
-    assert len(reading.take(MANY, 1)) == 1
+    assert len(reading.read(MANY, sum(sizes[:4]))) == 4
+    assert len(reading.read(MANY, 1)) == 1
     assert all_of(reading) == kept.records[5:]
 
 
 def change(what: str, kept: Kept, reading: JournalCursor) -> None:
     if "let go" in what:
-        reading.let_go()
+        reading.release()
     if "sealed" in what:
         kept.seal()
     if "compacted" in what:
@@ -84,7 +84,7 @@ def test_what_changes_between_two_steps_changes_nothing_for_the_reader(
 ) -> None:
     kept = varied(tmp_path)
     reading = reader(kept)
-    taken = reading.take(after, LARGE)
+    taken = reading.read(after, LARGE)
     change(what, kept, reading)
     kept.append(2)
     assert taken + all_of(reading) == kept.records
@@ -94,12 +94,12 @@ def test_what_is_appended_is_found_at_the_next_step_and_only_once(tmp_path: Path
     kept = Kept(tmp_path)
     reading, found = reader(kept), []
     for _ in range(4):
-        found += reading.take(MANY, LARGE)
+        found += reading.read(MANY, LARGE)
         kept.append()
         kept.end()
         kept.append()
     assert found + all_of(reading) == kept.records
-    assert reading.take(MANY, LARGE) == []
+    assert reading.read(MANY, LARGE) == []
 
 
 def test_a_step_past_what_is_not_wanted_comes_to_an_end(
@@ -108,8 +108,8 @@ def test_a_step_past_what_is_not_wanted_comes_to_an_end(
     monkeypatch.setattr(steps, "PARTS", 2)
     kept = Kept(tmp_path).append(7)
     reading = reader(kept, control=True)
-    assert reading.take(MANY, LARGE) == kept.control[:4]
-    assert reading.at == 2 * IN_A_BLOCK
+    assert reading.read(MANY, LARGE) == kept.control[:4]
+    assert reading.position == 2 * IN_A_BLOCK
     assert all_of(reading) == kept.control[4:]
 
 
@@ -121,10 +121,10 @@ def test_what_stands_before_damage_is_given_before_the_damage_is_told(tmp_path: 
     whole[-1] ^= 1
     log.write_bytes(whole)
     reading = reader(kept)
-    assert reading.take(MANY, LARGE) == kept.records[: 2 * IN_A_BLOCK]
+    assert reading.read(MANY, LARGE) == kept.records[: 2 * IN_A_BLOCK]
     for _ in range(2):
         with pytest.raises(CorruptData, match=log.name):
-            reading.take(MANY, LARGE)
+            reading.read(MANY, LARGE)
 
 
 def test_what_retention_takes_away_meanwhile_is_stepped_over_and_another_hole_is_not(
@@ -137,12 +137,12 @@ def test_what_retention_takes_away_meanwhile_is_stepped_over_and_another_hole_is
     reading = reader(kept, 2)
     for path in (second.control, second.frames):
         path.unlink()
-    assert reading.take(MANY, LARGE) == kept.records[2:IN_A_BLOCK]
+    assert reading.read(MANY, LARGE) == kept.records[2:IN_A_BLOCK]
     with pytest.raises(RecordsMissing, match=f"{IN_A_BLOCK} to {2 * IN_A_BLOCK - 1}"):
-        reading.take(MANY, LARGE)
+        reading.read(MANY, LARGE)
     for path in (first.control, first.frames):
         path.unlink()
-    assert reading.take(MANY, LARGE) == kept.records[2 * IN_A_BLOCK :]
+    assert reading.read(MANY, LARGE) == kept.records[2 * IN_A_BLOCK :]
 
 
 def test_a_file_that_stays_away_is_told_by_name(tmp_path: Path, reader: Readers) -> None:
@@ -151,4 +151,4 @@ def test_a_file_that_stays_away_is_told_by_name(tmp_path: Path, reader: Readers)
     (segment,) = kept.folder.segments()
     segment.frames.unlink()
     with pytest.raises(CorruptData, match=segment.frames.name):
-        reader(kept).take(MANY, LARGE)
+        reader(kept).read(MANY, LARGE)

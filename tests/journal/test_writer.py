@@ -69,7 +69,7 @@ def test_with_always_everything_is_on_the_disk_when_commit_returns(tmp_path: Pat
             assert synced_bytes(harness.folder, log) == log.stat().st_size
         assert harness.turn(frames(40, 2))
         assert harness.writer.synced == 41
-        assert harness.writer.figures.syncs == 11
+        assert harness.writer.stats.syncs == 11
 
 
 def test_with_an_interval_everything_is_on_the_disk_soon(tmp_path: Path) -> None:
@@ -85,9 +85,9 @@ def test_where_it_is_left_to_the_system_nothing_is_synced_until_a_file_ends(tmp_
         harness.turn(frames(1, 3))
         until(lambda: harness.writer.written == 3)
         (log,) = harness.folder.logs()
-        assert (harness.writer.synced, harness.writer.figures.syncs, synced_bytes(harness.folder, log)) == (-1, 0, 0)
+        assert (harness.writer.synced, harness.writer.stats.syncs, synced_bytes(harness.folder, log)) == (-1, 0, 0)
         harness.writer.close()
-        assert (harness.writer.synced, harness.writer.figures.syncs) == (3, 1)
+        assert (harness.writer.synced, harness.writer.stats.syncs) == (3, 1)
         assert synced_bytes(harness.folder, log) == log.stat().st_size
         harness.writer = WriterHarness(tmp_path / "other", LONG).writer
 
@@ -125,7 +125,7 @@ def test_whatever_the_thread_does_meanwhile_the_order_is_that_of_adding(
             # Now control, which the loop writes, now frames, which the thread writes.
             harness.turn(frames(position - 3, 3) if turn % 7 else control(position - 3), *_two_more(turn, position))
     assert harness.positions() == list(range(position))
-    assert harness.writer.figures.records == position
+    assert harness.writer.stats.records == position
 
 
 def _two_more(turn: int, position: int) -> list[JournalEntry]:
@@ -136,9 +136,9 @@ def test_the_writer_counts_what_it_does(tmp_path: Path) -> None:
     with writing(tmp_path, LONG) as harness:
         harness.turn(control(0), frames(1, 9))
         harness.turn(control(10))
-    figures = harness.writer.figures
-    assert (figures.records, figures.blocks, figures.bytes) == (11, 2, harness.folder.logs()[0].stat().st_size)
-    assert (figures.failures, figures.unrecorded) == (0, 0)
+    stats = harness.writer.stats
+    assert (stats.records, stats.blocks, stats.bytes) == (11, 2, harness.folder.logs()[0].stat().st_size)
+    assert (stats.failures, stats.unrecorded) == (0, 0)
 
 
 # ----------------------------------------------------------------------------------------------------- the files
@@ -191,7 +191,7 @@ def test_an_hour_ends_its_file_and_no_block_has_two_hours(tmp_path: Path) -> Non
 def test_a_file_is_on_the_disk_before_anybody_is_told_that_it_is_complete(tmp_path: Path) -> None:
     harness = WriterHarness(tmp_path, JournalSettings(sync="os", interval_ms=60_000, segment_seconds=3600))
     seen: list[tuple[int, int]] = []
-    harness.writer._on_closed = lambda _: seen.append((harness.writer.synced, harness.writer.figures.syncs))
+    harness.writer._on_closed = lambda _: seen.append((harness.writer.synced, harness.writer.stats.syncs))
     harness.turn(control(0), frames(1, 4))
     harness.writer.close()
     assert seen == [(4, 1)]
@@ -227,7 +227,7 @@ def test_a_checkpoint_is_kept_beside_the_log_once_the_log_is_on_the_disk(tmp_pat
         record = control(1, event="checkpoint", payload=b'{"state": 1}')
         harness.turn(control(0), record)
         assert until(lambda: wal.load_checkpoint(harness.folder)) == record
-        assert harness.writer.figures.syncs == 1
+        assert harness.writer.stats.syncs == 1
 
 
 def test_there_is_no_room_for_the_copy_of_a_checkpoint_and_nobody_minds(tmp_path: Path) -> None:
@@ -245,20 +245,20 @@ def test_a_checkpoint_is_wanted_after_many_entries_many_bytes_or_many_files(tmp_
     with writing(tmp_path, LONG) as harness:
         assert not harness.wants_checkpoint()
     few, many, large = ReplayBudget(ReplayBudget.ENTRIES - 1), ReplayBudget(ReplayBudget.ENTRIES), ReplayBudget()
-    assert (few.is_much(), many.is_much()) == (False, True)
+    assert (few.is_exceeded(), many.is_exceeded()) == (False, True)
     large.bytes = ReplayBudget.BYTES
-    assert large.is_much()
+    assert large.is_exceeded()
     files = ReplayBudget()
     files.files = ReplayBudget.FILES
-    assert files.is_much()
+    assert files.is_exceeded()
 
 
 def test_a_checkpoint_that_is_large_is_not_made_of_every_few_entries() -> None:
     behind = ReplayBudget(ReplayBudget.ENTRIES, snapshot=1000)
     behind.bytes = 3999
-    assert not behind.is_much()
+    assert not behind.is_exceeded()
     behind.bytes = 4000
-    assert behind.is_much()
+    assert behind.is_exceeded()
 
 
 def test_behind_a_checkpoint_the_counting_begins_anew(tmp_path: Path) -> None:
@@ -339,7 +339,7 @@ def test_a_writer_that_fails_does_not_try_without_end(tmp_path: Path, monkeypatc
         disk = FailingCall(monkeypatch, "write", errno.ENOSPC)
         assert not harness.turn(control(0))
         until(lambda: disk.calls >= 4)
-        assert harness.writer.figures.failures <= 8
+        assert harness.writer.stats.failures <= 8
         disk.number = None
 
 
@@ -428,7 +428,7 @@ def test_who_goes_on_without_a_record_drops_it_and_begins_again_with_a_checkpoin
         assert not harness.wants_checkpoint()
         assert harness.positions() == [0, 9, 10]
     assert [first_position(path) for path in harness.closed] == [0, 9]
-    assert harness.writer.figures.unrecorded == 8
+    assert harness.writer.stats.unrecorded == 8
     assert harness.errors[-1] is None
 
 

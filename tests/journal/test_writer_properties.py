@@ -215,8 +215,8 @@ def test_with_continue_every_gap_ends_with_a_checkpoint_and_every_dropped_record
         for (earlier, later), record in zip(pairwise(before), records, strict=True):
             assert later == earlier + 1 or (later > earlier and record.event == CHECKPOINT)
         assert records[-1].position == last
-        assert harness.writer.figures.unrecorded == sequence.next - len(records)
-        assert harness.writer.figures.records == len(records)
+        assert harness.writer.stats.unrecorded == sequence.next - len(records)
+        assert harness.writer.stats.records == len(records)
         assert_reports_alternate(harness.errors)
         assert_files_are_complete(harness)
 

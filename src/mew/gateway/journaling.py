@@ -20,7 +20,7 @@ from mew.errors import MewError
 from mew.gateway.hub import Hub
 from mew.gateway.metrics import DiskSpaceMonitor
 from mew.journal.layout import JournalFolder
-from mew.journal.maintenance import MaintenanceAnswer, MaintenanceClient
+from mew.journal.maintenance import MaintenanceClient, MaintenanceMessage
 from mew.journal.recovery import recover
 from mew.journal.settings import JournalSettings
 from mew.journal.writer import JournalWriter, ReplayBudget
@@ -113,7 +113,9 @@ class Journals:
         for name, kept in self.kept.items():
             try:
                 if len(kept.folder.hours()) > 1:
-                    self.keeper.tidy(kept.folder, now=self._clock(), retention_seconds=kept.settings.retention_seconds)
+                    self.keeper.clean_up(
+                        kept.folder, now=self._clock(), retention_seconds=kept.settings.retention_seconds
+                    )
             except OSError as error:  # retried in a minute
                 log.error("journal maintenance failed", space=name, error=str(error))
 
@@ -178,7 +180,7 @@ def _teller(hub: Hub, space: str) -> Callable[[str | None], None]:
     return tell
 
 
-def _heard(answer: MaintenanceAnswer) -> None:
+def _heard(answer: MaintenanceMessage) -> None:
     """Log what the sealer did or failed to do."""
     for event, told in answer.items():
         if event == "failed":

@@ -53,7 +53,7 @@ def journal_metrics(gateway: "Gateway") -> Iterator[Metric]:
     for name, what in _COUNTED.items():
         counted = CounterMetricFamily(f"mew_journal_{name}", what, labels=["space"])
         for space, kept in journals.kept.items():
-            counted.add_metric([space], getattr(kept.writer.figures, name))
+            counted.add_metric([space], getattr(kept.writer.stats, name))
         yield counted
     for name, (what, value) in _SHOWN.items():
         shown = GaugeMetricFamily(f"mew_journal_{name}", what, labels=["space"])

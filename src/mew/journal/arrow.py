@@ -104,20 +104,20 @@ def _open(blocks: bytes) -> _Opened:
     first = heads[0][1].first
     lengths, texts, runs, messages = [], [], [], []
     for at, head in heads:
-        each = np.frombuffer(blocks, _LENGTH, head.strings + head.records, at + BLOCK_HEAD_BYTES)
-        text = at + BLOCK_HEAD_BYTES + each.nbytes
+        sizes = np.frombuffer(blocks, _LENGTH, head.strings + head.records, at + BLOCK_HEAD_BYTES)
+        text = at + BLOCK_HEAD_BYTES + sizes.nbytes
         run = text + head.string_bytes
-        lengths.append((each[: head.strings], each[head.strings :]))
+        lengths.append((sizes[: head.strings], sizes[head.strings :]))
         texts.append(blocks[text:run])
         messages.append(run + RUN.size * head.runs)
         runs.append(blocks[run : messages[-1]])
-    counts = np.concatenate([each for _, each in lengths])
+    counts = np.concatenate([sizes for _, sizes in lengths])
     ends = _sums(counts)[1:]
     records = np.array([head.records for _, head in heads])
     # Add the bytes that are not messages between the messages of two blocks.
     before = np.array(messages) - _sums([head.message_bytes for _, head in heads])[:-1]
     ends += np.repeat(before, records)
-    strings = _strings(np.concatenate([each for each, _ in lengths]), b"".join(texts))
+    strings = _strings(np.concatenate([sizes for sizes, _ in lengths]), b"".join(texts))
     together = np.frombuffer(b"".join(runs), _RUN)
     numbers = _numbers(together, [head for _, head in heads])
     run_starts = _sums(together["records"])
@@ -136,8 +136,8 @@ def _heads(blocks: bytes) -> Iterator[tuple[int, BlockHead]]:
 def _numbers(runs: Any, heads: list[BlockHead]) -> dict[str, Any]:
     """Renumber the strings of all runs, as if the strings of all blocks were in one list."""
     before = np.repeat(_sums([head.strings for head in heads])[:-1], [head.runs for head in heads])
-    named = {name: runs[name] for name in _TEXTS if runs[name].any()}
-    return {name: np.where(numbers == 0, 0, numbers + before) for name, numbers in named.items()}
+    present = {name: runs[name] for name in _TEXTS if runs[name].any()}
+    return {name: np.where(numbers == 0, 0, numbers + before) for name, numbers in present.items()}
 
 
 def _strings(lengths: Any, text: bytes) -> pa.Array:
@@ -151,9 +151,9 @@ def _strings(lengths: Any, text: bytes) -> pa.Array:
 
 
 def _sums(counts: Any) -> Any:
-    found = np.zeros(len(counts) + 1, np.int64)
-    np.cumsum(counts, out=found[1:])
-    return found
+    sums = np.zeros(len(counts) + 1, np.int64)
+    np.cumsum(counts, out=sums[1:])
+    return sums
 
 
 def _batch(opened: _Opened, start: int, end: int) -> pa.RecordBatch:
@@ -163,25 +163,25 @@ def _batch(opened: _Opened, start: int, end: int) -> pa.RecordBatch:
     runs, bounds = opened.runs[first:last], opened.run_starts[first : last + 1].clip(start, end)
     counts = np.diff(bounds)
 
-    def each(values: Any) -> Any:
+    def per_record(values: Any) -> Any:
         return values if len(values) == end - start else np.repeat(values, counts)
 
     def texts(name: str) -> pa.Array:
         numbers = opened.texts.get(name)
         if numbers is None:
             return pa.nulls(end - start, pa.string())
-        return opened.strings.take(pa.array(each(numbers[first:last])))
+        return opened.strings.take(pa.array(per_record(numbers[first:last])))
 
     index = np.arange(start, end)
-    number = each(runs["frame_number"])
-    sequence = each(runs["sequence"])
-    size = each(runs["size"])
-    begins = each(opened.run_starts[first:last])
-    payload, payload_sizes = _payloads(opened, each(runs["skipped"]), start, end)
+    number = per_record(runs["frame_number"])
+    sequence = per_record(runs["sequence"])
+    size = per_record(runs["size"])
+    begins = per_record(opened.run_starts[first:last])
+    payload, payload_sizes = _payloads(opened, per_record(runs["skipped"]), start, end)
     columns = {
         "position": pa.array(opened.first + index),
-        "time": pa.array(each(runs["time"])).view(SCHEMA.field("time").type),
-        "event": _EVENTS.take(pa.array(each(runs["event"]))),
+        "time": pa.array(per_record(runs["time"])).view(SCHEMA.field("time").type),
+        "event": _EVENTS.take(pa.array(per_record(runs["event"]))),
         "frame_number": _present(number + (index - begins), number != ABSENT),
         "sequence": _present(sequence, sequence != ABSENT),
         "size": pa.array(np.where(size == ABSENT, payload_sizes, size)),

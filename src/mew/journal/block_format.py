@@ -211,7 +211,7 @@ def decode_block(block: bytes) -> Iterator[Record]:
 
 def skim_block(block: bytes) -> Iterator[Record | FrameCount]:
     """Same as `decode_block`, but frames are only counted: their bytes are not read."""
-    return (each for run in _runs(block) for each in ([_count(run)] if run.event == FRAME else _records(block, run)))
+    return (entry for run in _runs(block) for entry in ([_count(run)] if run.event == FRAME else _records(block, run)))
 
 
 def _count(run: _Run) -> FrameCount:
@@ -236,10 +236,22 @@ def _unpacked(head: BlockHead, block: bytes) -> Iterator[_Run]:
     for time, number, sequence, size, count, *texts, skipped, event in RUN.iter_unpack(block[at:start]):
         if event >= len(BLOCK_EVENTS):
             raise CorruptData(f"an event of number {event}, which this program does not know")
-        named = tuple([strings[each] for each in texts])
-        here = lengths[index : index + count]
-        yield _Run(position, time, number, sequence, size, count, named, skipped, BLOCK_EVENTS[event], here, start)
-        start, position, index = start + sum(here), position + count, index + count
+        texts_of_run = tuple([strings[string_number] for string_number in texts])
+        message_lengths = lengths[index : index + count]
+        yield _Run(
+            position,
+            time,
+            number,
+            sequence,
+            size,
+            count,
+            texts_of_run,
+            skipped,
+            BLOCK_EVENTS[event],
+            message_lengths,
+            start,
+        )
+        start, position, index = start + sum(message_lengths), position + count, index + count
 
 
 def _records(block: bytes, run: _Run) -> Iterator[Record]:

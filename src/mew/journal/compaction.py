@@ -86,10 +86,10 @@ def _exchange_names(one: Path, other: Path) -> None:
 
 def _renameat2() -> Callable[[int, bytes, int, bytes, int], int]:
     library = ctypes.CDLL(None, use_errno=True)
-    named = getattr(library, "renameat2", None)
-    if named is not None:
-        named.argtypes = (ctypes.c_int, ctypes.c_char_p, ctypes.c_int, ctypes.c_char_p, ctypes.c_uint)
-        return lambda *arguments: int(named(*arguments))
+    function = getattr(library, "renameat2", None)
+    if function is not None:
+        function.argtypes = (ctypes.c_int, ctypes.c_char_p, ctypes.c_int, ctypes.c_char_p, ctypes.c_uint)
+        return lambda *arguments: int(function(*arguments))
     number = _SYSTEM_CALL.get(platform.machine()) if platform.system() == "Linux" else None
     if number is None:
         raise NotImplementedError(f"{platform.system()} on {platform.machine()} has no renameat2 that we know")
@@ -106,6 +106,8 @@ COMPACTED_BYTES: Final = 256_000_000
 """Maximum size of a new segment in bytes, estimated from the size of its rows in the old segments."""
 FREE_DISK_BYTES: Final = 64_000_000
 """Free disk space that must remain, in bytes."""
+TRASH_HOURS: Final = 1
+"""How long replaced segments stay in the trash for readers that still have them open, in hours."""
 _MODE: Final = 0o600
 
 
@@ -139,7 +141,7 @@ def _is_compacted(segment: Segment) -> bool:
 
 def _unsealed_hours(folder: JournalFolder) -> set[Path]:
     """Hours with an unsealed log file, which will become a segment there."""
-    found = set()
+    hours = set()
     for log in folder.logs():
         try:
             block = next(read_blocks(log), None)
@@ -147,8 +149,8 @@ def _unsealed_hours(folder: JournalFolder) -> set[Path]:
             # If the log is repaired later, the hour is compacted again.
             continue
         if block is not None:
-            found.add(folder.hour(next(block.records()).time))
-    return found
+            hours.add(folder.hour(next(block.records()).time))
+    return hours
 
 
 def compact_hour(folder: JournalFolder, hour: Path, *, file_bytes: int = COMPACTED_BYTES) -> list[Segment]:
@@ -173,7 +175,7 @@ def compact_hour(folder: JournalFolder, hour: Path, *, file_bytes: int = COMPACT
             # Left by a compaction that crashed.
             shutil.rmtree(new)
         try:
-            made = _write_anew(segments, new, file_bytes)
+            compacted = _write_compacted(segments, new, file_bytes)
             _require_sealed(folder, hour)
             if _names(hour) != names:
                 raise CompactionDeferred(f"{hour} changed while it was compacted, and was left as it is")
@@ -182,7 +184,7 @@ def compact_hour(folder: JournalFolder, hour: Path, *, file_bytes: int = COMPACT
             raise
         swap_directories(new, hour)
         _give_back(new, hour, names)
-        return [msgspec.structs.replace(segment, hour=hour) for segment in made]
+        return [msgspec.structs.replace(segment, hour=hour) for segment in compacted]
 
 
 @contextmanager
@@ -207,7 +209,7 @@ def _require_sealed(folder: JournalFolder, hour: Path) -> None:
 
 def _require_room(trash: Path, segments: list[Segment]) -> None:
     """Require room for a copy of the segments, and a reserve for writers: a full disk would stop the space."""
-    paths = [path for each in segments for path in (each.control, each.frames) if path.exists()]
+    paths = [path for segment in segments for path in (segment.control, segment.frames) if path.exists()]
     needed = sum(path.stat().st_size for path in paths)
     if shutil.disk_usage(trash).free < needed + FREE_DISK_BYTES:
         raise CompactionDeferred(f"{segments[0].hour} is unchanged: the disk has too little room to write it again")
@@ -217,7 +219,7 @@ def _names(hour: Path) -> set[str]:
     return {path.name for path in hour.iterdir()}
 
 
-def _write_anew(segments: list[Segment], new: Path, file_bytes: int) -> list[Segment]:
+def _write_compacted(segments: list[Segment], new: Path, file_bytes: int) -> list[Segment]:
     """Write the same records to a new folder, with one row group in memory at a time."""
     for segment in segments:
         verify_segment(segment)
@@ -225,14 +227,14 @@ def _write_anew(segments: list[Segment], new: Path, file_bytes: int) -> list[Seg
         if other.first <= one.last:
             raise SegmentDamaged(other.control, f"its range overlaps that of {one.control.name}")
     pieces = _Pieces(segments, file_bytes)
-    made = []
+    written = []
     while pieces.left:
-        made.append(write_segment(new, pieces.next_file(), compacted=True))
-        verify_segment(made[-1])
-    rows = sum(map(_rows, made))
+        written.append(write_segment(new, pieces.next_file(), compacted=True))
+        verify_segment(written[-1])
+    rows = sum(map(_rows, written))
     if rows != pieces.rows or rows != sum(map(_records, segments)):
         raise CorruptData(f"{new}: {rows} records were written, and {pieces.rows} were read")
-    return made
+    return written
 
 
 def _rows(segment: Segment) -> int:
@@ -300,9 +302,9 @@ def empty_trash(folder: JournalFolder, before: int) -> list[Path]:
     position = f"[0-9]{{{NAME_DIGITS}}}"
     trash_name = re.compile(rf"{re.escape(folder.space)}\.[0-9-]{{10}}\.[0-9]{{2}}\.{position}-{position}")
     with exclusive_maintenance(folder):
-        found = sorted(path for path in folder.trash.iterdir() if trash_name.fullmatch(path.name) is not None)
+        folders = sorted(path for path in folder.trash.iterdir() if trash_name.fullmatch(path.name) is not None)
         # An exchange changes the ctime of the folder, not that of its files.
-        old = [path for path in found if path.stat().st_ctime_ns // 1000 < before]
+        old = [path for path in folders if path.stat().st_ctime_ns // 1000 < before]
         for path in old:
             shutil.rmtree(path)
     return old

@@ -41,57 +41,57 @@ class RecordFilter(msgspec.Struct, frozen=True, kw_only=True):
         """Whether no frames file needs to be opened."""
         return self.control or (bool(self.events) and not self.events & {FRAME, ENVELOPE})
 
-    def begin(self, journal: Journal) -> int:
+    def start_position(self, journal: Journal) -> int:
         """Return the position from which to read; no earlier record is selected."""
         return self.first if self.since is None else max(self.first, journal.position_at(self.since))
 
-    def has(self, record: Record) -> bool:
+    def selects(self, record: Record) -> bool:
         """Whether a record is selected."""
         return (
             record.position >= self.first
             and (self.since is None or record.time >= self.since)
-            and not self.is_over(record)
+            and not self.is_after_end(record)
             and not (self.control and is_data_record(record))
             and (not self.streams or record.stream_id in self.streams)
             and (not self.participants or record.participant in self.participants)
             and (not self.events or record.event in self.events)
         )
 
-    def is_over(self, record: Record) -> bool:
+    def is_after_end(self, record: Record) -> bool:
         """Whether neither this record nor any later one is selected."""
         if self.last is not None and record.position > self.last:
             return True
         return self.until is not None and record.time >= self.until
 
-    def range_of(self, journal: Journal) -> Iterator[Record]:
+    def candidates(self, journal: Journal) -> Iterator[Record]:
         """Yield all records of a journal in the range that can contain selected ones, in order."""
-        for record in journal.records(self.begin(journal), last=self.last, control=self.only_control):
-            if self.is_over(record):
+        for record in journal.records(self.start_position(journal), last=self.last, control=self.only_control):
+            if self.is_after_end(record):
                 return
             yield record
 
-    def of(self, journal: Journal) -> Iterator[Record]:
+    def select(self, journal: Journal) -> Iterator[Record]:
         """Yield the selected records of a journal, in order."""
-        return filter(self.has, self.range_of(journal))
+        return filter(self.selects, self.candidates(journal))
 
 
 _WIDER: Final = 8
 """Factor by which the search range grows with each attempt."""
 
 
-def last_records(journal: Journal, wanted: RecordFilter, count: int) -> tuple[list[Record], int]:
+def last_records(journal: Journal, record_filter: RecordFilter, count: int) -> tuple[list[Record], int]:
     """Return up to `count` selected records from the end, and the position after the last record of the journal."""
     end, first = journal.last, journal.first
     if end is None or first is None:
         return [], 0
-    begin, span = max(first, wanted.begin(journal)), count
-    last = end if wanted.last is None else min(end, wanted.last)
+    begin, span = max(first, record_filter.start_position(journal)), count
+    last = end if record_filter.last is None else min(end, record_filter.last)
     while True:
         start = max(begin, last + 1 - span)
-        nearest = msgspec.structs.replace(wanted, first=start, last=last, since=None)
-        found = deque((each for each in nearest.range_of(journal) if wanted.has(each)), count)
-        if len(found) == count or start == begin:
-            return list(found), end + 1
+        nearest = msgspec.structs.replace(record_filter, first=start, last=last, since=None)
+        selected = deque((record for record in nearest.candidates(journal) if record_filter.selects(record)), count)
+        if len(selected) == count or start == begin:
+            return list(selected), end + 1
         span *= _WIDER
 
 

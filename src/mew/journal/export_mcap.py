@@ -50,18 +50,18 @@ _NANOSECONDS: Final = 1000
 """Nanoseconds in a microsecond."""
 
 
-def write_mcap(journal: Journal, wanted: RecordFilter, records: Iterable[Record], file: IO[bytes]) -> int:
+def write_mcap(journal: Journal, record_filter: RecordFilter, records: Iterable[Record], file: IO[bytes]) -> int:
     """Write the selected records; return their number.
 
     `records` are all records from the beginning of the selection. Streams opened earlier are looked up in the journal.
     """
-    streams, begin = _Streams(), wanted.begin(journal)
+    streams, begin = _Streams(), record_filter.start_position(journal)
     for record in journal.records(last=begin - 1, control=True) if begin else ():
         streams.learn(record)
     export = _Export(journal.folder.space, streams, file)
     for record in records:
         streams.learn(record)
-        if wanted.has(record):
+        if record_filter.selects(record):
             export.add(record)
     return export.finish()
 
@@ -91,11 +91,13 @@ class _Streams:
         elif record.kind in _OPENINGS and record.event == ENVELOPE and record.participant == kinds.GATEWAY:
             self._opened(str(record.stream_id), raw_json.decode(record.payload, raw_json.MAX_NESTING_SENT)["payload"])
 
-    def _opened(self, stream_id: str, said: dict[str, Any]) -> None:
-        usual = _encoding(said.get("content_type") or said.get("format"))
-        given = [_Format(each["id"], *_described(each, usual)) for each in said.get("formats") or ()]
-        self._formats[stream_id] = {each.id: each for each in given}
-        self._usual[stream_id] = given[0] if len(given) == 1 else _Format("", usual)
+    def _opened(self, stream_id: str, payload: dict[str, Any]) -> None:
+        usual = _encoding(payload.get("content_type") or payload.get("format"))
+        formats = [
+            _Format(descriptor["id"], *_described(descriptor, usual)) for descriptor in payload.get("formats") or ()
+        ]
+        self._formats[stream_id] = {descriptor.id: descriptor for descriptor in formats}
+        self._usual[stream_id] = formats[0] if len(formats) == 1 else _Format("", usual)
 
     def format_of(self, stream_id: str, format_id: str | None = None) -> _Format:
         """Return the format with this id. Without an id, return the only format, or the default of the stream."""
@@ -110,11 +112,11 @@ def _described(descriptor: dict[str, Any], usual: str) -> tuple[str, bytes]:
     return _encoding(descriptor.get("mime_type"), usual), b""
 
 
-def _encoding(said: object, usual: str = BYTES) -> str:
+def _encoding(media_type: object, usual: str = BYTES) -> str:
     """Return the MCAP name of a media type; `usual` if there is none."""
-    if not isinstance(said, str) or not said.strip():
+    if not isinstance(media_type, str) or not media_type.strip():
         return usual
-    name = said.partition(";")[0].strip().lower()
+    name = media_type.partition(";")[0].strip().lower()
     return JSON if name.endswith("+json") else _KNOWN.get(name, name)
 
 
@@ -165,16 +167,16 @@ class _Export:
         self._written = [count + 1, first if count else record.position, record.position]
 
     def _channel(self, topic: str, format_: _Format, about: dict[str, str] | None = None) -> int:
-        found = self._channels.get((topic, format_))
-        if found is None:
+        channel_id = self._channels.get((topic, format_))
+        if channel_id is None:
             if len(self._channels) == MOST_CHANNELS:
                 raise JournalExportError(
                     f"an MCAP file has at most {MOST_CHANNELS} channels: export fewer streams at a time"
                 )
             metadata = {"space": self._space, **(about or {})}
-            found = self._writer.register_channel(topic, format_.encoding, self._schema(format_), metadata)
-            self._channels[topic, format_] = found
-        return found
+            channel_id = self._writer.register_channel(topic, format_.encoding, self._schema(format_), metadata)
+            self._channels[topic, format_] = channel_id
+        return channel_id
 
     def _schema(self, format_: _Format) -> int:
         if not format_.schema:
@@ -186,8 +188,8 @@ class _Export:
     def finish(self) -> int:
         """Write the metadata and the end of the file; return the number of records."""
         count, first, last = self._written
-        told = {"space": self._space, "records": str(count)}
-        self._writer.add_metadata(METADATA, {**told, **({"first": str(first), "last": str(last)} if count else {})})
+        metadata = {"space": self._space, "records": str(count)}
+        self._writer.add_metadata(METADATA, {**metadata, **({"first": str(first), "last": str(last)} if count else {})})
         self._writer.finish()  # type: ignore[no-untyped-call]
         return count
 

@@ -104,17 +104,19 @@ class JournalFolder:
 
     def hours(self) -> list[Path]:
         """Folders of all hours, oldest first."""
-        return sorted(hour for day in _named(self.sealed, "date=") for hour in _named(day, "hour="))
+        return sorted(
+            hour for day in _folders_with_prefix(self.sealed, "date=") for hour in _folders_with_prefix(day, "hour=")
+        )
 
     def segments(self, start: int = 0) -> list[Segment]:
         """Committed segments from a position on, in order, without duplicate records."""
-        found: list[Segment] = []
+        segments: list[Segment] = []
         for hour in reversed(self.hours()):
-            here = segments_in(hour)
-            found += here
-            if here and here[0].first <= start:
+            in_hour = segments_in(hour)
+            segments += in_hour
+            if in_hour and in_hour[0].first <= start:
                 break
-        return [segment for segment in covering(found) if segment.last >= start]
+        return [segment for segment in covering(segments) if segment.last >= start]
 
     def logs(self) -> list[Path]:
         """The log files in order; the last one may still be written to."""
@@ -127,7 +129,7 @@ class JournalFolder:
         return sorted((int(name[1]), path) for name, path in names if name is not None)
 
 
-def _named(folder: Path, prefix: str) -> list[Path]:
+def _folders_with_prefix(folder: Path, prefix: str) -> list[Path]:
     """Folders with a name prefix; empty if the parent folder does not exist, since retention may delete it."""
     try:
         return [path for path in folder.iterdir() if path.name.startswith(prefix)]
@@ -151,11 +153,11 @@ def segments_in(hour: Path) -> list[Segment]:
 
 def covering(segments: Sequence[Segment]) -> list[Segment]:
     """Sort segments, and leave out those that are contained in another (architecture, Journal)."""
-    kept: list[Segment] = []
-    for segment in sorted(segments, key=lambda each: (each.first, -each.last)):
-        if not kept or segment.last > kept[-1].last:
-            kept.append(segment)
-    return kept
+    outermost: list[Segment] = []
+    for segment in sorted(segments, key=lambda segment: (segment.first, -segment.last)):
+        if not outermost or segment.last > outermost[-1].last:
+            outermost.append(segment)
+    return outermost
 
 
 def spaces_in(root: Path) -> Iterator[str]:
@@ -167,5 +169,5 @@ def spaces_in(root: Path) -> Iterator[str]:
 def disk_used(folder: JournalFolder) -> float:
     """Used part of the file system with the journal, from 0 to 1, calculated as in `df`."""
     path = folder.root.absolute()
-    usage = shutil.disk_usage(next(each for each in (path, *path.parents) if each.exists()))
+    usage = shutil.disk_usage(next(parent for parent in (path, *path.parents) if parent.exists()))
     return usage.used / (usage.used + usage.free)

@@ -11,7 +11,7 @@ import threading
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 import msgspec
 
@@ -22,17 +22,20 @@ WORKER_ATTEMPTS: Final = 3
 WORKER_RESTART_SECONDS: Final = 0.5
 """Pause before a dead process is restarted, in seconds. It grows by the same amount with each attempt."""
 
-MaintenanceAnswer = dict[str, Any]
+MaintenanceMessage: TypeAlias = dict[str, Any]
+"""A request to the worker, or its answer: one key that says what it is, and its values."""
 
 
 class MaintenanceClient:
     """Runs maintenance for the journals of one gateway."""
 
-    def __init__(self, on_answer: Callable[[MaintenanceAnswer], None], command: Sequence[str] = WORKER_COMMAND) -> None:
+    def __init__(
+        self, on_answer: Callable[[MaintenanceMessage], None], command: Sequence[str] = WORKER_COMMAND
+    ) -> None:
         """`on_answer` receives the result of each request, success or failure, from the maintenance thread."""
         self._on_answer = on_answer
         self._command = command
-        self._requests: queue.SimpleQueue[MaintenanceAnswer | None] = queue.SimpleQueue()
+        self._requests: queue.SimpleQueue[MaintenanceMessage | None] = queue.SimpleQueue()
         self._process: subprocess.Popen[bytes] | None = None
         self._stopping = threading.Event()
         self._thread: threading.Thread | None = None
@@ -44,19 +47,19 @@ class MaintenanceClient:
 
     def seal(self, folder: JournalFolder, log: Path) -> None:
         """Request that a complete log file is turned into a segment."""
-        self._ask({"seal": {"root": str(folder.root), "space": folder.space, "log": str(log)}})
+        self._enqueue({"seal": {"root": str(folder.root), "space": folder.space, "log": str(log)}})
 
-    def tidy(self, folder: JournalFolder, *, now: int, retention_seconds: float | None) -> None:
+    def clean_up(self, folder: JournalFolder, *, now: int, retention_seconds: float | None) -> None:
         """Request retention, which frees disk space, and then compaction of finished hours, which needs some.
 
         `now` is in microseconds since 1970. Without `retention_seconds`, nothing is deleted.
         """
-        named = {"root": str(folder.root), "space": folder.space}
+        target = {"root": str(folder.root), "space": folder.space}
         if retention_seconds is not None:
-            self._ask({"retain": {**named, "now": now, "keep_seconds": retention_seconds}})
-        self._ask({"compact": {**named, "before": now}})
+            self._enqueue({"retain": {**target, "now": now, "keep_seconds": retention_seconds}})
+        self._enqueue({"compact": {**target, "before": now}})
 
-    def _ask(self, request: MaintenanceAnswer) -> None:
+    def _enqueue(self, request: MaintenanceMessage) -> None:
         if self._thread is None:
             self._thread = threading.Thread(target=self._work, name="journal maintenance", daemon=True)
             self._thread.start()
@@ -81,16 +84,18 @@ class MaintenanceClient:
         if self._process is not None:
             self._end(self._process)
 
-    def _answer(self, request: MaintenanceAnswer) -> MaintenanceAnswer:
+    def _answer(self, request: MaintenanceMessage) -> MaintenanceMessage:
         problem = "the sealer was stopped"
         for attempt in range(1, WORKER_ATTEMPTS + 1):
             if self._stopping.is_set():
                 break
             try:
-                return msgspec.json.decode(self._exchange(msgspec.json.encode(request) + b"\n"), type=MaintenanceAnswer)
+                return msgspec.json.decode(
+                    self._exchange(msgspec.json.encode(request) + b"\n"), type=MaintenanceMessage
+                )
             except OSError as error:
-                named = "" if error.filename is None else f"{error.filename}: "
-                problem = f"the sealer cannot be asked: {named}{error.strerror}"
+                path = "" if error.filename is None else f"{error.filename}: "
+                problem = f"the sealer cannot be asked: {path}{error.strerror}"
             except EOFError:
                 problem = "the sealer ends before it answers"
             except msgspec.DecodeError:

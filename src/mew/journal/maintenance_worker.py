@@ -18,20 +18,17 @@ import sys
 import time
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, Final, TypeAlias
+from typing import Any, Final
 
 import msgspec
 import pyarrow as pa
 
 from mew.errors import MewError
 from mew.journal.layout import HOUR, JournalFolder, Segment, first_position
+from mew.journal.maintenance import MaintenanceMessage
 from mew.journal.sealing import seal_log
 
 NICENESS: Final = 10
-TRASH_HOURS: Final = 1
-"""How long segments replaced by compaction stay in the trash for readers that still have them open, in hours."""
-
-MaintenanceAnswer: TypeAlias = dict[str, dict[str, Any]]
 
 
 class SealRequest(msgspec.Struct, frozen=True):
@@ -93,54 +90,54 @@ def _write(line: bytes) -> None:
         left = left[os.write(sys.stdout.fileno(), left) :]
 
 
-def answer_request(line: bytes) -> MaintenanceAnswer:
+def answer_request(line: bytes) -> MaintenanceMessage:
     """Process one request and return the answer. Errors are returned as `failed`, not raised."""
     started = time.perf_counter()
     try:
         name, done = _done(msgspec.json.decode(line, type=MaintenanceRequest))
     except Exception as problem:  # One failed request must not affect the next.
-        known = isinstance(problem, MewError | OSError)
-        said = str(problem) if known else f"{type(problem).__name__}: {problem}"
-        return {"failed": {"request": _shown(line), "problem": said}}
+        expected = isinstance(problem, MewError | OSError)
+        text = str(problem) if expected else f"{type(problem).__name__}: {problem}"
+        return {"failed": {"request": _shown(line), "problem": text}}
     return {name: {**done, "seconds": round(time.perf_counter() - started, 6)}}
 
 
 def _done(request: MaintenanceRequest) -> tuple[str, dict[str, Any]]:
-    match [each for each in (request.seal, request.compact, request.retain) if each is not None]:
-        case [SealRequest() as wanted]:
-            return "sealed", _seal(wanted)
-        case [CompactRequest() as wanted]:
-            return "compacted", _compact(wanted)
-        case [RetainRequest() as wanted]:
-            return "retained", _retain(wanted)
+    match [part for part in (request.seal, request.compact, request.retain) if part is not None]:
+        case [SealRequest() as order]:
+            return "sealed", _seal(order)
+        case [CompactRequest() as order]:
+            return "compacted", _compact(order)
+        case [RetainRequest() as order]:
+            return "retained", _retain(order)
     raise InvalidRequestLine("a request is one of seal, compact and retain")
 
 
-def _seal(wanted: SealRequest) -> dict[str, Any]:
-    folder, log = JournalFolder(Path(wanted.root), wanted.space), Path(wanted.log)
+def _seal(request: SealRequest) -> dict[str, Any]:
+    folder, log = JournalFolder(Path(request.root), request.space), Path(request.log)
     for earlier in folder.logs():
         # An earlier log may not have been sealed, for example because the disk was full. Seal in order.
         if first_position(earlier) < first_position(log):
             seal_log(folder, earlier)
     segment = seal_log(folder, log)
     if segment is None:
-        return {"log": wanted.log, "first": None, "last": None, "records": 0, "bytes": 0}
+        return {"log": request.log, "first": None, "last": None, "records": 0, "bytes": 0}
     first, last = segment.first, segment.last
-    return {"log": wanted.log, "first": first, "last": last, "records": last - first + 1, "bytes": _bytes(segment)}
+    return {"log": request.log, "first": first, "last": last, "records": last - first + 1, "bytes": _bytes(segment)}
 
 
 def _bytes(segment: Segment) -> int:
     return sum(path.stat().st_size for path in (segment.control, segment.frames) if path.exists())
 
 
-def _compact(wanted: CompactRequest) -> dict[str, Any]:
-    from mew.journal.compaction import compact_hour, empty_trash, hours_to_compact  # noqa: PLC0415 - most never compact
+def _compact(request: CompactRequest) -> dict[str, Any]:
+    from mew.journal.compaction import TRASH_HOURS, compact_hour, empty_trash, hours_to_compact  # noqa: PLC0415 - most never compact
 
-    folder = JournalFolder(Path(wanted.root), wanted.space)
-    empty_trash(folder, wanted.before - TRASH_HOURS * HOUR)
+    folder = JournalFolder(Path(request.root), request.space)
+    empty_trash(folder, request.before - TRASH_HOURS * HOUR)
     hours = segments = 0
     problems = []
-    for hour in hours_to_compact(folder, wanted.before):
+    for hour in hours_to_compact(folder, request.before):
         try:
             segments += len(compact_hour(folder, hour))
             hours += 1
@@ -148,15 +145,15 @@ def _compact(wanted: CompactRequest) -> dict[str, Any]:
             problems.append(str(problem))
     if problems:
         raise MewError("; ".join(problems))
-    return {"root": wanted.root, "space": wanted.space, "hours": hours, "segments": segments}
+    return {"root": request.root, "space": request.space, "hours": hours, "segments": segments}
 
 
-def _retain(wanted: RetainRequest) -> dict[str, Any]:
+def _retain(request: RetainRequest) -> dict[str, Any]:
     from mew.journal.retention import delete_expired  # noqa: PLC0415 - most keep all
 
-    folder = JournalFolder(Path(wanted.root), wanted.space)
-    removed = delete_expired(folder, keep_seconds=wanted.keep_seconds, now=wanted.now)
-    return {"root": wanted.root, "space": wanted.space, "segments": len(removed)}
+    folder = JournalFolder(Path(request.root), request.space)
+    removed = delete_expired(folder, keep_seconds=request.keep_seconds, now=request.now)
+    return {"root": request.root, "space": request.space, "segments": len(removed)}
 
 
 def _shown(line: bytes) -> Any:

@@ -102,14 +102,14 @@ class Journal:
         while True:
             logs = self.folder.logs()
             hours = reversed(self.folder.hours())
-            found = next((segments[-1].last for hour in hours if (segments := segments_in(hour))), -1)
+            position = next((segments[-1].last for hour in hours if (segments := segments_in(hour))), -1)
             try:
                 for path in reversed(logs):
                     for block in self._log(path, newest=path == logs[-1]):
-                        found = max(found, block.head.last)
-                    if found >= first_position(path):
+                        position = max(position, block.head.last)
+                    if position >= first_position(path):
                         break
-                return None if found < 0 else found
+                return None if position < 0 else position
             except FileNotFoundError:
                 continue  # It has been sealed.
 
@@ -243,14 +243,14 @@ class Journal:
             # List the logs first: a log that is sealed in the meantime is then found among the segments.
             logs = self.folder.logs()
             try:
-                for part in self._behind(logs, at, control=control):
-                    yield self._next(at, part), part
+                for part in self._sealed_then_log(logs, at, control=control):
+                    yield self._start_of(at, part), part
                     at = _last(part) + 1
                 return
             except FileNotFoundError as error:
                 missing.look_again(at, error)
 
-    def _behind(self, logs: list[Path], start: int, *, control: bool) -> Iterator[JournalPart]:
+    def _sealed_then_log(self, logs: list[Path], start: int, *, control: bool) -> Iterator[JournalPart]:
         at = start
         for rows in self._sealed(at, control=control):
             yield rows
@@ -283,13 +283,13 @@ class Journal:
             if damage is not None and not (newest and is_torn_write(damage, synced)):
                 raise
 
-    def _next(self, at: int, part: JournalPart) -> int:
+    def _start_of(self, at: int, part: JournalPart) -> int:
         """Return the position from which a part counts, or raise `RecordsMissing` after a gap without a checkpoint."""
         first = part.head.first if isinstance(part, Block) else part.first
         if at in (0, first) or first < at:
             return at
         floor = self.first
-        if floor is not None and floor < at and _begins_with_checkpoint(part):
+        if floor is not None and floor < at and _starts_with_checkpoint(part):
             return first
         raise RecordsMissing(self.folder, at, first - 1)
 
@@ -305,13 +305,13 @@ class Journal:
         try:
             while not stop():
                 try:
-                    for part in follower.news():
-                        yield self._next(follower.at, part), part
+                    for part in follower.new_parts():
+                        yield self._start_of(follower.position, part), part
                         if stop():
                             return
                 except FileNotFoundError as error:
                     follower.close()
-                    missing.look_again(follower.at, error)
+                    missing.look_again(follower.position, error)
                     continue
                 wait()
         finally:
@@ -322,9 +322,9 @@ def _last(part: JournalPart) -> int:
     return part.head.last if isinstance(part, Block) else part.last
 
 
-def _begins_with_checkpoint(part: JournalPart) -> bool:
+def _starts_with_checkpoint(part: JournalPart) -> bool:
     if not isinstance(part, Block):
-        return part.begins_with_checkpoint
+        return part.starts_with_checkpoint
     first = next(skim_block(part.data))
     return isinstance(first, Record) and first.event == CHECKPOINT
 
@@ -361,7 +361,7 @@ PARTS_PER_READ: Final = 256
 """Maximum number of parts (blocks, or rows of a segment) that one step reads if few of their records are wanted."""
 
 
-class _Mark(Enum):
+class _Marker(Enum):
     """Marks between records."""
 
     PART = 1
@@ -381,81 +381,81 @@ class JournalCursor(Journal):
         `checked` are files whose checksums were verified. A caller that often reads the same files keeps this set.
         """
         super().__init__(root, space)
-        self.at = start
+        self.position = start
         """The next position. Earlier records were returned, or skipped as frames."""
         self._control = control
         self._checked = set() if checked is None else checked
-        self._follower_now: WalFollower | None = None
-        self._begun: Generator[Record | _Mark] | None = None
+        self._active_follower: WalFollower | None = None
+        self._current: Generator[Record | _Marker] | None = None
 
-    def take(self, records: int, size: int) -> list[Record]:
-        """Return up to `records` records that are written; stop once their payloads reach `size` bytes.
+    def read(self, count: int, size: int) -> list[Record]:
+        """Return up to `count` records that are written; stop once their payloads reach `size` bytes.
 
-        Fewer records, or none, mean the end of the journal only if `at` is after its last record. Damage is raised once
-        all records before it were returned.
+        Fewer records, or none, mean the end of the journal only if `position` is after its last record. Damage is
+        raised once all records before it were returned.
         """
-        taken: list[Record] = []
+        records: list[Record] = []
         parts = 0
-        while len(taken) < records and size > 0 and parts < PARTS_PER_READ:
+        while len(records) < count and size > 0 and parts < PARTS_PER_READ:
             try:
-                found = self._one()
+                item = self._next_item()
             except (CorruptData, RecordsMissing):
-                self.let_go()
-                if taken:
+                self.release()
+                if records:
                     break
                 raise
-            if isinstance(found, Record):
-                taken.append(found)
-                size -= len(found.payload)
-            elif found is _Mark.PART:
+            if isinstance(item, Record):
+                records.append(item)
+                size -= len(item.payload)
+            elif item is _Marker.PART:
                 parts += 1
             else:
                 break
-        return taken
+        return records
 
-    def let_go(self) -> None:
+    def release(self) -> None:
         """Release all resources and keep only the position, until the next step."""
-        if self._begun is not None:
-            self._begun.close()
-            self._begun = None
-        if self._follower_now is not None:
-            self._follower_now.close()
-            self._follower_now = None
+        if self._current is not None:
+            self._current.close()
+            self._current = None
+        if self._active_follower is not None:
+            self._active_follower.close()
+            self._active_follower = None
 
-    def _one(self) -> Record | _Mark:
+    def _next_item(self) -> Record | _Marker:
         """Return the next record or mark. If a file has disappeared, look again: it was sealed or compacted."""
         missing = MissingFile()
         while True:
             try:
-                return self._one_of_what_was_begun()
+                return self._next_of_current()
             except FileNotFoundError as error:
-                self.let_go()
-                missing.look_again(self.at, error)
+                self.release()
+                missing.look_again(self.position, error)
 
-    def _one_of_what_was_begun(self) -> Record | _Mark:
-        if self._begun is None:
-            self._begun = self._news()
-        found = next(self._begun, _Mark.END)
-        if found is _Mark.END:
-            self._begun = None
-        return found
+    def _next_of_current(self) -> Record | _Marker:
+        if self._current is None:
+            self._current = self._new_records()
+        item = next(self._current, _Marker.END)
+        if item is _Marker.END:
+            self._current = None
+        return item
 
-    def _news(self) -> Generator[Record | _Mark]:
+    def _new_records(self) -> Generator[Record | _Marker]:
         """Yield every new record, and a mark after each part."""
-        if self._follower_now is None:
-            self._follower_now = self._follower(self.at, control=self._control, synced_only=False)
-        for part in self._follower_now.news():
-            self._step_over_what_is_gone(part)
-            for record in _records(part, self.at, control=self._control):
-                self.at = record.position + 1
+        if self._active_follower is None:
+            self._active_follower = self._follower(self.position, control=self._control, synced_only=False)
+        for part in self._active_follower.new_parts():
+            self._accept_retention(part)
+            for record in _records(part, self.position, control=self._control):
+                self.position = record.position + 1
                 yield record
-            self.at = (part.head.last if isinstance(part, Block) else part.last) + 1
-            yield _Mark.PART
+            self.position = (part.head.last if isinstance(part, Block) else part.last) + 1
+            yield _Marker.PART
 
-    def _step_over_what_is_gone(self, part: JournalPart) -> None:
+    def _accept_retention(self, part: JournalPart) -> None:
         """Accept a gap if retention has just deleted the records; any other gap raises `RecordsMissing`."""
         try:
-            self._next(self.at, part)
+            self._start_of(self.position, part)
         except RecordsMissing as missing:
             floor = self.first
             if floor is None or floor <= missing.last:

@@ -58,15 +58,15 @@ def _folded(folder: JournalFolder) -> tuple[SpaceState, int]:
     for entry in _behind(folder, state.position + 1):
         if entry.position <= state.position:
             continue
-        state = _taken(folder, state, entry)
+        state = _fold_entry(folder, state, entry)
         entries += 1
     return state, entries
 
 
-def _taken(folder: JournalFolder, state: SpaceState, entry: Record | FrameCount) -> SpaceState:
+def _fold_entry(folder: JournalFolder, state: SpaceState, entry: Record | FrameCount) -> SpaceState:
     first = entry.position if isinstance(entry, Record) else entry.position - entry.count + 1
     if first != state.position + 1:
-        if not _begins_anew(state, entry):
+        if not _can_follow_gap(state, entry):
             missing = f"has no record {state.position + 1}: the next one is {first}"
             raise JournalDamaged(f"{folder.root}: the journal of {folder.space!r} {missing}")
         state = SpaceState(space_id=folder.space)
@@ -77,7 +77,7 @@ def _taken(folder: JournalFolder, state: SpaceState, entry: Record | FrameCount)
     return state
 
 
-def _begins_anew(state: SpaceState, entry: Record | FrameCount) -> bool:
+def _can_follow_gap(state: SpaceState, entry: Record | FrameCount) -> bool:
     """Whether this is a checkpoint that can follow a gap, left by retention or by records that were not written."""
     return isinstance(entry, Record) and entry.event == CHECKPOINT and entry.position > state.position
 
@@ -96,7 +96,7 @@ def _from_checkpoint(folder: JournalFolder) -> SpaceState:
 
 def _is_cut_off(folder: JournalFolder, position: int) -> bool:
     """Whether retention has removed the records after `position`. Then the saved checkpoint is too old."""
-    first = next((each.first for hour in folder.hours() for each in segments_in(hour)), None)
+    first = next((segment.first for hour in folder.hours() for segment in segments_in(hour)), None)
     return first is not None and first > position + 1
 
 
@@ -116,7 +116,7 @@ def _behind(folder: JournalFolder, start: int) -> Iterator[Record | FrameCount]:
         log for log, following in zip_longest(logs, logs[1:]) if following is None or first_position(following) > start
     ]
     parts += folder.segments(start)
-    for part in sorted(parts, key=lambda each: each.first if isinstance(each, Segment) else first_position(each)):
+    for part in sorted(parts, key=lambda part: part.first if isinstance(part, Segment) else first_position(part)):
         if isinstance(part, Segment):
             from mew.journal import segment_reader  # noqa: PLC0415 - pyarrow, where it is needed
 
@@ -142,8 +142,8 @@ def truncate_torn_tail(folder: JournalFolder) -> str | None:
     """
     torn: str | None = None
     for path in reversed(folder.logs()):
-        found, end = _mended(folder, path)
-        torn = torn or found
+        description, end = _truncate_file(folder, path)
+        torn = torn or description
         if end:
             break
         path.unlink()
@@ -151,7 +151,7 @@ def truncate_torn_tail(folder: JournalFolder) -> str | None:
     return torn
 
 
-def _mended(folder: JournalFolder, path: Path) -> tuple[str | None, int]:
+def _truncate_file(folder: JournalFolder, path: Path) -> tuple[str | None, int]:
     """Return what was wrong at the end of a file (or None), and the end of its last intact block in bytes."""
     end = 0
     try:
@@ -161,7 +161,7 @@ def _mended(folder: JournalFolder, path: Path) -> tuple[str | None, int]:
         if end < synced_bytes(folder, path):
             raise JournalDamaged(f"{damage}, which had been synced: see mew journal verify") from None
         left = path.stat().st_size - end
-        _cut(path, end)
+        _truncate(path, end)
         return f"{damage}; its last {left} bytes were not whole and are cut off", end
     return None, end
 
@@ -177,7 +177,7 @@ def synced_bytes(folder: JournalFolder, path: Path) -> int:
     return size if first_position(path) == first else 0
 
 
-def _cut(path: Path, end: int) -> None:
+def _truncate(path: Path, end: int) -> None:
     with path.open("r+b") as file:
         file.truncate(end)
         os.fsync(file.fileno())

@@ -56,25 +56,25 @@ def delete_expired(
         return []
     with exclusive_maintenance(folder):
         unread = min([*_positions(folder), *(readers or {}).values()], default=None)
-        kept = _last_checkpoint(folder, max(0, now - int(keep_seconds * SECOND)), unread)
+        checkpoint = _last_checkpoint(folder, max(0, now - int(keep_seconds * SECOND)), unread)
         # A log below the cut could not be sealed. It may be sealed later, and then no record around it may be missing.
-        if kept is None or any(first_position(path) <= kept for path in folder.logs()):
+        if checkpoint is None or any(first_position(path) <= checkpoint for path in folder.logs()):
             return []
-        return _remove_below(folder, kept)
+        return _remove_below(folder, checkpoint)
 
 
 def _last_checkpoint(folder: JournalFolder, before: int, unread: int | None) -> int | None:
     """Position of the last sealed checkpoint older than `before` and not later than `unread`; None if there is none."""
     latest = folder.hour(before)
-    for segment in reversed([each for each in folder.segments() if each.hour <= latest]):
+    for segment in reversed([segment for segment in folder.segments() if segment.hour <= latest]):
         try:
             checkpoints = _checkpoints_in(segment, before)
         except CorruptData:
             # An earlier checkpoint works as well, and deletes less.
             continue
-        found = [position for position in checkpoints if unread is None or position <= unread]
-        if found:
-            return max(found)
+        positions = [position for position in checkpoints if unread is None or position <= unread]
+        if positions:
+            return max(positions)
     return None
 
 
@@ -84,8 +84,8 @@ def _checkpoints_in(segment: Segment, before: int) -> list[int]:
         return []
     table = read_control(segment, ["position", "time", "event"])
     is_old = pc.less(table["time"].cast("int64"), before)
-    found: list[int] = table.filter(pc.and_(is_old, pc.equal(table["event"], CHECKPOINT)))["position"].to_pylist()
-    return found
+    positions: list[int] = table.filter(pc.and_(is_old, pc.equal(table["event"], CHECKPOINT)))["position"].to_pylist()
+    return positions
 
 
 def _remove_below(folder: JournalFolder, position: int) -> list[Segment]:
@@ -104,7 +104,7 @@ def _named_in(hour: Path) -> list[Segment]:
     """All segments by file name, contained ones first. Includes uncommitted segments and those contained in another."""
     names = {name.groups() for path in hour.iterdir() if (name := _NAMED.fullmatch(path.name)) is not None}
     segments = [Segment(hour, int(first), int(last)) for first, last in names]
-    return sorted(segments, key=lambda each: (each.last, -each.first))
+    return sorted(segments, key=lambda segment: (segment.last, -segment.first))
 
 
 def _remove(segment: Segment) -> bool:
@@ -156,8 +156,8 @@ def unregister_reader(folder: JournalFolder, name: str) -> None:
 
 def registered_positions(folder: JournalFolder) -> dict[str, int]:
     """Return the next position of each registered reader by name. Raises `InvalidReader` if a file is damaged."""
-    found = {path.stem: _read(path) for path in sorted(_readers_folder(folder).glob("*.json"))}
-    return {name: each.position for name, each in found.items() if each is not None}
+    registrations = {path.stem: _read(path) for path in sorted(_readers_folder(folder).glob("*.json"))}
+    return {name: registration.position for name, registration in registrations.items() if registration is not None}
 
 
 def registered_reader(folder: JournalFolder, name: str) -> RegisteredReader | None:

@@ -33,8 +33,8 @@ def seal_log(folder: JournalFolder, log: Path) -> Segment | None:
     If the range is already sealed and verified, the log is only deleted. If the log was already sealed and deleted, its
     segment is returned. A damaged log is neither sealed nor deleted: `LogDamaged` names the file and the offset.
     """
-    with _held(log) as here:
-        if not here:
+    with _locked(log) as exists:
+        if not exists:
             return _sealed_before(folder, log)
         start = next(_blocks(log), None)
         segment = None
@@ -46,7 +46,7 @@ def seal_log(folder: JournalFolder, log: Path) -> Segment | None:
 
 
 @contextmanager
-def _held(log: Path) -> Iterator[bool]:
+def _locked(log: Path) -> Iterator[bool]:
     """Lock the log so that no other process seals it. Yields whether it exists; if so, its contents are fsynced."""
     try:
         file = os.open(log, os.O_RDONLY)
@@ -56,10 +56,10 @@ def _held(log: Path) -> Iterator[bool]:
     try:
         fcntl.flock(file, fcntl.LOCK_EX)
         # The previous holder of the lock may have deleted it.
-        here = log.exists()
-        if here:
+        exists = log.exists()
+        if exists:
             os.fsync(file)
-        yield here
+        yield exists
     finally:
         os.close(file)
 

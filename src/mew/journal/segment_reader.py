@@ -57,16 +57,16 @@ def _opened(path: Path) -> Iterator[pq.ParquetFile]:
 def read_footer(segment: Segment) -> SegmentFooter:
     """Return the footer of the control file. Raises `SegmentDamaged` if it cannot be read."""
     with _opened(segment.control) as file:
-        found = (file.metadata.metadata or {}).get(FOOTER_KEY)
-    if found is None:
+        encoded = (file.metadata.metadata or {}).get(FOOTER_KEY)
+    if encoded is None:
         raise SegmentDamaged(segment.control, "its footer does not say what it is")
     try:
-        footer = msgspec.json.decode(found, type=SegmentFooter)
+        footer = msgspec.json.decode(encoded, type=SegmentFooter)
     except msgspec.DecodeError as problem:
         raise SegmentDamaged(segment.control, f"its footer cannot be read: {problem}") from None
     if footer.schema_version != SCHEMA_VERSION:
-        known = f"this program reads version {SCHEMA_VERSION}"
-        raise SegmentDamaged(segment.control, f"a segment of schema version {footer.schema_version}; {known}")
+        supported = f"this program reads version {SCHEMA_VERSION}"
+        raise SegmentDamaged(segment.control, f"a segment of schema version {footer.schema_version}; {supported}")
     return footer
 
 
@@ -270,7 +270,7 @@ class RecordRows:
         return from_arrow(self.batch)
 
     @property
-    def begins_with_checkpoint(self) -> bool:
+    def starts_with_checkpoint(self) -> bool:
         """Whether the first position of the range is a checkpoint."""
         if not self.batch.num_rows or self.batch["position"][0].as_py() != self.first:
             return False
@@ -301,11 +301,11 @@ def read_rows(segment: Segment, start: int, *, control: bool, checked: set[tuple
 def block_batches(block: Block, start: int, *, control: bool) -> Iterator[pa.RecordBatch]:
     """Yield the records of a block from a position on, as rows. With `control`, frames and stream data are left out."""
     for batch in to_batches(block.data):
-        found = batch.slice(max(0, start - batch["position"][0].as_py()))
+        rows = batch.slice(max(0, start - batch["position"][0].as_py()))
         if control:
-            found = found.filter(pc.invert(data_record_mask(found)))
-        if found.num_rows:
-            yield found
+            rows = rows.filter(pc.invert(data_record_mask(rows)))
+        if rows.num_rows:
+            yield rows
 
 
 _COUNTED = [name for name in SCHEMA.names if name not in ("payload", "capability")]

@@ -33,11 +33,11 @@ _BETWEEN: Final = 2
 
 def file_checksum(path: Path) -> str:
     """Return the CRC-32 of all bytes of a file, as eight hexadecimal digits."""
-    found = 0
+    checksum = 0
     with path.open("rb") as file:
         while chunk := file.read(_CHUNK):
-            found = crc32(chunk, found)
-    return f"{found:08x}"
+            checksum = crc32(chunk, checksum)
+    return f"{checksum:08x}"
 
 
 def stamp_checksum(path: Path) -> None:
@@ -130,11 +130,11 @@ class SegmentWriter:
             raise ValueError(f"positions from {self._next} on do not follow each other")
         self._next += len(positions)
         frames = data_record_mask(table)
-        found = pc.sum(frames).as_py()
-        if found:
-            self._file("frames").add(table if found == len(positions) else table.filter(frames))
-        if found < len(positions):
-            self._add_control(table.filter(pc.invert(frames)) if found else table)
+        frame_rows = pc.sum(frames).as_py()
+        if frame_rows:
+            self._file("frames").add(table if frame_rows == len(positions) else table.filter(frames))
+        if frame_rows < len(positions):
+            self._add_control(table.filter(pc.invert(frames)) if frame_rows else table)
 
     def _add_control(self, table: pa.Table) -> None:
         self._file("control").add(table)
@@ -312,9 +312,9 @@ def _gathered(batches: Iterable[pa.RecordBatch | pa.Table]) -> Iterator[pa.Table
     pending: list[pa.RecordBatch] = []
     rows = size = 0
     for batch in batches:
-        for each in batch.to_batches() if isinstance(batch, pa.Table) else [batch]:
-            pending.append(each)
-            rows, size = rows + each.num_rows, size + each.nbytes
+        for part in batch.to_batches() if isinstance(batch, pa.Table) else [batch]:
+            pending.append(part)
+            rows, size = rows + part.num_rows, size + part.nbytes
             if rows >= _GATHERED_ROWS or size >= GROUP_BYTES:
                 yield pa.Table.from_batches(pending, SCHEMA)
                 pending, rows, size = [], 0, 0

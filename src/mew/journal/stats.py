@@ -70,7 +70,7 @@ def _look(folder: JournalFolder, progress: StatsProgress) -> JournalStats:
     info = JournalStats(space=folder.space, journal=folder.root)
     logs = folder.logs()
     sealed = folder.segments()
-    info.segments = Stored(len(sealed), sum(_size(each.control) + _size(each.frames) for each in sealed))
+    info.segments = Stored(len(sealed), sum(_size(segment.control) + _size(segment.frames) for segment in sealed))
     info.logs = Stored(len(logs), sum(map(_size, logs)))
     total = len(sealed) + len(logs)
     for number, segment in enumerate(sealed, 1):
@@ -91,8 +91,8 @@ def _add_segment(info: JournalStats, segment: Segment) -> None:
     for table in tables:
         info.events.update(_counts(table["event"]))
     bounds = [pc.min_max(table["time"].cast(pa.int64())).as_py() for table in tables if table.num_rows]
-    info.since = rfc3339(min(each["min"] for each in bounds)) if info.since is None else info.since
-    info.until = rfc3339(max(each["max"] for each in bounds))
+    info.since = rfc3339(min(bound["min"] for bound in bounds)) if info.since is None else info.since
+    info.until = rfc3339(max(bound["max"] for bound in bounds))
     info.compacted += footer.compacted
     info.epochs += footer.epochs
     info.last_checkpoint = info.last_checkpoint if footer.checkpoint is None else footer.checkpoint
@@ -100,7 +100,7 @@ def _add_segment(info: JournalStats, segment: Segment) -> None:
 
 
 def _counts(column: pa.ChunkedArray) -> dict[str, int]:
-    return {each["values"]: each["counts"] for each in column.value_counts().to_pylist()}
+    return {row["values"]: row["counts"] for row in column.value_counts().to_pylist()}
 
 
 def _add_range(info: JournalStats, first: int, last: int) -> None:

@@ -60,7 +60,7 @@ class WalTail:
         try:
             block = self._read()
         except CorruptData:
-            if not (self._is_synced() or (self.ended and not self.is_read)):
+            if not (self._is_synced() or (self.ended and not self.is_exhausted)):
                 return None
             block = self._read_finished()
         self._offset += len(block.data)
@@ -96,18 +96,18 @@ class WalTail:
         return os.fstat(self._file.fileno()).st_size
 
     @property
-    def is_read(self) -> bool:
+    def is_exhausted(self) -> bool:
         """Whether everything in the file has been read."""
         return self._offset >= self._size
 
     @property
-    def is_there(self) -> bool:
+    def is_in_place(self) -> bool:
         """Whether the path still refers to this file. A sealed file is deleted; an empty one may be created again."""
         try:
-            found = self.path.stat()
+            status = self.path.stat()
         except FileNotFoundError:
             return False
-        return os.path.samestat(found, os.fstat(self._file.fileno()))
+        return os.path.samestat(status, os.fstat(self._file.fileno()))
 
     def close(self) -> None:
         """Close the file."""
@@ -117,9 +117,9 @@ class WalTail:
 class WalFollower:
     """Position of a reader that follows a growing journal."""
 
-    def __init__(self, folder: JournalFolder, at: int, sealed: ReadSealed, *, synced_only: bool) -> None:
-        """Start before the record at position `at`."""
-        self.at = at
+    def __init__(self, folder: JournalFolder, position: int, sealed: ReadSealed, *, synced_only: bool) -> None:
+        """Start before the record at `position`."""
+        self.position = position
         """The next position."""
         self._folder = folder
         self._sealed = sealed
@@ -130,8 +130,8 @@ class WalFollower:
         self._names: int | None = None
         """Modification time of the log folder at the last check without news."""
 
-    def news(self) -> Iterator[JournalPart]:
-        """Yield segment rows and blocks added since the last call. `at` advances once the caller has processed each."""
+    def new_parts(self) -> Iterator[JournalPart]:
+        """Yield segment rows and blocks added since the last call. `position` advances after each one."""
         while True:
             if self._tail is None:
                 yield from self._begin()
@@ -143,14 +143,16 @@ class WalFollower:
 
     def _begin(self) -> Iterator[JournalPart]:
         """Yield sealed rows, then open the file with the next record; its blocks are read from then on."""
-        if not self._has_changed(self.at):
+        if not self._has_changed(self.position):
             return
         # List the logs first: a log that is sealed in the meantime is then found among the segments.
         logs = [path for path in self._folder.logs() if first_position(path) > self._ended]
-        for rows in self._sealed(self.at):
+        for rows in self._sealed(self.position):
             yield rows
-            self.at = rows.last + 1
-        path = next((path for path in reversed(logs) if first_position(path) <= self.at), logs[0] if logs else None)
+            self.position = rows.last + 1
+        path = next(
+            (path for path in reversed(logs) if first_position(path) <= self.position), logs[0] if logs else None
+        )
         if path is not None:
             self._tail = WalTail(self._folder, path)
             self._names = None
@@ -159,18 +161,18 @@ class WalFollower:
         # Check before reading, so that nothing appended in between is missed.
         tail.ended = tail.ended or self._has_ended(tail)
         while (block := tail.next(synced_only=self._synced_only)) is not None:
-            if block.head.last >= self.at:
+            if block.head.last >= self.position:
                 yield block
-                self.at = block.head.last + 1
-        if tail.ended and tail.is_read:
+                self.position = block.head.last + 1
+        if tail.ended and tail.is_exhausted:
             self._ended = tail.first
-        elif tail.is_there:
+        elif tail.is_in_place:
             return
         self.close()
 
     def _has_ended(self, tail: WalTail) -> bool:
         """Whether a later file exists."""
-        following = self._folder.log_file(self.at)
+        following = self._folder.log_file(self.position)
         if following != tail.path and following.exists():
             return True
         # After records that could not be written, the next file has another name.
@@ -188,7 +190,7 @@ class WalFollower:
         return True
 
     def close(self) -> None:
-        """Close the current file. The next call of `news` starts again."""
+        """Close the current file. The next call of `new_parts` starts again."""
         if self._tail is not None:
             self._tail.close()
             self._tail = None

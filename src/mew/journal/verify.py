@@ -96,7 +96,7 @@ class _Verification:
             # List the logs first: a log that is sealed in the meantime is then found among the segments.
             logs = self.folder.logs()
             sealed = self.folder.segments(self.next)
-            total = self.bytes + _size(*logs, *(path for each in sealed for path in _files(each)))
+            total = self.bytes + _size(*logs, *(path for segment in sealed for path in _files(segment)))
             try:
                 self._segments(sealed, total)
                 self._logs(logs, total)
@@ -248,8 +248,10 @@ class _Verification:
             self.first = first_position(damage.path)
         whole = sum(block.head.records for block in behind)
         self.unreachable += whole
-        found = [block.head.first for block in behind[:1]] or ([] if following is None else [first_position(following)])
-        lost = [f"records {self.next} to {first - 1} are lost" for first in found if first > self.next]
+        following_firsts = [block.head.first for block in behind[:1]] or (
+            [] if following is None else [first_position(following)]
+        )
+        lost = [f"records {self.next} to {first - 1} are lost" for first in following_firsts if first > self.next]
         more = [f"{whole} records behind it are whole but unreachable"] if whole else []
         self._add(damage.path, "; ".join([damage.problem, *lost, *more]), f"byte {damage.offset}")
         self.next = max(self.next, *(block.head.last + 1 for block in behind), 0)

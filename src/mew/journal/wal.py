@@ -67,7 +67,7 @@ class LogWriter:
         try:
             self._file: int | None = os.open(path, _NEW, _LOG_MODE)
         except OSError:
-            self._forget_folder()
+            self._close_folder()
             raise
         self._identity = identity_of(self._file)
         self.size = 0
@@ -79,7 +79,7 @@ class LogWriter:
         """Write a whole block to the kernel and return its size in bytes. A partial write is truncated again."""
         assert self._file is not None
         block = block_pieces(entries)
-        self._take_back(self._file)
+        self._truncate_partial_block(self._file)
         try:
             for piece in block:
                 left = memoryview(piece)
@@ -87,13 +87,13 @@ class LogWriter:
                     left = left[os.write(self._file, left) :]
         except OSError:
             self._is_torn = True
-            self._take_back(self._file)
+            self._truncate_partial_block(self._file)
             raise
         size = sum(map(len, block))
         self.size += size
         return size
 
-    def _take_back(self, file: int) -> None:
+    def _truncate_partial_block(self, file: int) -> None:
         if self._is_torn:
             os.ftruncate(file, self.size)
             self._is_torn = False
@@ -113,17 +113,17 @@ class LogWriter:
             os.fdatasync(self._file)
             if self._folder is not None:
                 os.fsync(self._folder)
-                self._forget_folder()
+                self._close_folder()
 
     def close(self) -> None:
         """Close the file; nothing more can be appended. The caller must sync first if the data is still needed."""
         with self._syncing:
             file, self._file = self._file, None
-            self._forget_folder()
+            self._close_folder()
             if file is not None:
                 os.close(file)  # the descriptor is free again even if close() fails
 
-    def _forget_folder(self) -> None:
+    def _close_folder(self) -> None:
         if self._folder is not None:
             os.close(self._folder)
             self._folder = None
@@ -132,10 +132,10 @@ class LogWriter:
 def identity_of(file: Path | int) -> tuple[int, int] | None:
     """Return the device and inode of a file or folder; None if there is none or it cannot be read."""
     try:
-        known = os.stat(file)  # noqa: PTH116 - or a descriptor
+        status = os.stat(file)  # noqa: PTH116 - or a descriptor
     except OSError:
         return None
-    return known.st_dev, known.st_ino
+    return status.st_dev, status.st_ino
 
 
 def read_blocks(path: Path, offset: int = 0) -> Iterator[Block]:
@@ -203,7 +203,7 @@ class LogDamage(msgspec.Struct, frozen=True):
     offset: int
     """End of the preceding intact block, as a byte offset."""
     problem: str
-    resumed: int | None
+    next_block: int | None
     """Offset of the next intact block; None if there is none."""
 
 
@@ -220,11 +220,11 @@ def scan_log(path: Path) -> Iterator[Block | LogDamage]:
                 last = block.head.last
                 yield block
             return
-        except LogDamaged as found:
-            damage = log_damage_at(path, found.offset, last)
+        except LogDamaged as damaged:
+            damage = log_damage_at(path, damaged.offset, last)
             if damage is not None:
                 yield damage
-            offset = found.offset if damage is None else damage.resumed
+            offset = damaged.offset if damage is None else damage.next_block
 
 
 def log_damage_at(path: Path, offset: int, last: int) -> LogDamage | None:
@@ -248,7 +248,7 @@ def is_torn_write(damage: LogDamage, synced: int) -> bool:
     Nothing intact follows it, and it was never reported as fsynced. `synced` is the number of fsynced bytes, read
     before the damage was looked at.
     """
-    return damage.resumed is None and damage.offset >= synced
+    return damage.next_block is None and damage.offset >= synced
 
 
 def _check(data: bytes, offset: int) -> BlockHead:
@@ -261,10 +261,10 @@ def _candidates(data: bytes, offset: int) -> Iterator[int]:
     """Yield the end of the damaged block according to its head, then every offset where a block could begin."""
     with suppress(CorruptData):
         yield offset + BLOCK_HEAD_BYTES + read_block_head(data[offset : offset + BLOCK_HEAD_BYTES]).body_bytes
-    found = data.find(MAGIC, offset + 1)
-    while found >= 0:
-        yield found
-        found = data.find(MAGIC, found + 1)
+    candidate = data.find(MAGIC, offset + 1)
+    while candidate >= 0:
+        yield candidate
+        candidate = data.find(MAGIC, candidate + 1)
 
 
 def _is_whole(data: bytes, offset: int, least: int) -> bool:

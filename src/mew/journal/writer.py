@@ -63,7 +63,7 @@ class ReplayBudget:
         self.files = 0
         self._snapshot = snapshot
 
-    def is_much(self) -> bool:
+    def is_exceeded(self) -> bool:
         """Whether the next checkpoint is due."""
         many = self.entries >= self.ENTRIES and self.bytes >= self.SHARE * self._snapshot
         return many or self.bytes >= self.BYTES or self.files >= self.FILES
@@ -168,7 +168,7 @@ class JournalWriter:
         `on_closed` receives the path of each complete file. `on_problem` receives an error, and None when it is
         resolved. Both are called from either thread. `behind` is the number of entries that recovery has just read.
         """
-        self.figures = WriterStats()
+        self.stats = WriterStats()
         self._folder = folder
         self._settings = settings
         self._on_closed = on_closed
@@ -269,7 +269,7 @@ class JournalWriter:
                 return time.monotonic() >= moment
             case SyncLost():
                 return False
-        return self._budget.is_much()
+        return self._budget.is_exceeded()
 
     def close(self) -> None:
         """Write and sync all remaining entries; the last file is then complete."""
@@ -384,9 +384,9 @@ class JournalWriter:
         size = self._file.append(entries)
         records = last.position - first.position + (len(last.messages) if isinstance(last, FrameBatch) else 1)
         self.written = first.position + records - 1
-        self.figures.records += records
-        self.figures.blocks += 1
-        self.figures.bytes += size
+        self.stats.records += records
+        self.stats.blocks += 1
+        self.stats.bytes += size
         self._budget.entries += len(entries)
         self._budget.bytes += size
         for entry in entries:
@@ -424,8 +424,8 @@ class JournalWriter:
         if sync.error is not None:
             self._lose(f"{sync.error.strerror}: what the disk has will be known after a restart", sync.file.path)
             return
-        self.figures.sync_seconds += sync.seconds
-        self.figures.syncs += 1
+        self.stats.sync_seconds += sync.seconds
+        self.stats.syncs += 1
         if sync.position >= self.synced and not isinstance(self.disk, SyncLost):
             self.synced = sync.position
             # If the disk has no room for the new mark, the old one stays correct: it only covers less.
@@ -443,7 +443,7 @@ class JournalWriter:
 
     def _fail(self, error: OSError) -> None:
         """Hold the entries for the next attempt, or drop them if `on_error` is `continue`."""
-        self.figures.failures += 1
+        self.stats.failures += 1
         now, problem = time.monotonic(), str(error.strerror)
         self._due = now + WRITE_RETRY_SECONDS
         self._wake.set()
@@ -482,7 +482,7 @@ class JournalWriter:
 
     def _drop(self, count: int) -> None:
         for entry in self._unwritten[:count]:
-            self.figures.unrecorded += len(entry.messages) if isinstance(entry, FrameBatch) else 1
+            self.stats.unrecorded += len(entry.messages) if isinstance(entry, FrameBatch) else 1
         del self._unwritten[:count]
 
 

@@ -42,7 +42,7 @@ def ship_here(folder: JournalFolder, to: str, *, anew: bool = False) -> Shipping
     shipping.begin(from_start=anew)
     shipping.run()
     _until_marked(to)
-    return shipping.figures
+    return shipping.stats
 
 
 def _until_marked(to: str) -> None:

@@ -6,10 +6,9 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from mew.journal.compaction import compact_hour, exclusive_maintenance
+from mew.journal.compaction import TRASH_HOURS, compact_hour, exclusive_maintenance
 from mew.journal.kafka.address import parse_topic_url
 from mew.journal.layout import HOUR, SECOND, JournalFolder
-from mew.journal.maintenance_worker import TRASH_HOURS
 from mew.journal.reader import Journal
 from mew.pipeline.lake import Lake
 from mew.pipeline.landing import topic

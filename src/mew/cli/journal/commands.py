@@ -26,8 +26,6 @@ from mew.protocol.records import Record
 app = App(name="journal", help="Inspect, verify and export the event journal of a space.", help_epilogue="")
 
 STDOUT: Final = Path("-")
-TRASH_HOURS: Final = 1
-"""How long compacted files are kept for processes that still read them."""
 _P = ParamSpec("_P")
 _TOLD_EVERY: Final = 1000
 _here = JournalLocation()
@@ -119,9 +117,9 @@ def tail(
 def _followed(journal: Journal, wanted: RecordFilter, start: int) -> Iterator[Record]:
     """Yield the matching records as they are written, even before they are durable on disk."""
     for record in journal.follow(start, control=wanted.only_control, synced_only=False):
-        if wanted.is_over(record):
+        if wanted.is_after_end(record):
             return
-        if wanted.has(record):
+        if wanted.selects(record):
             yield record
 
 
@@ -208,7 +206,7 @@ def export(
 
 
 def _jsonl(_journal: Journal, wanted: RecordFilter, records: Iterable[Record], file: IO[bytes]) -> int:
-    return write_jsonl(filter(wanted.has, records), file)
+    return write_jsonl(filter(wanted.selects, records), file)
 
 
 def _mcap(journal: Journal, wanted: RecordFilter, records: Iterable[Record], file: IO[bytes]) -> int:
@@ -219,9 +217,9 @@ def _mcap(journal: Journal, wanted: RecordFilter, records: Iterable[Record], fil
 
 def _tracked(journal: Journal, wanted: RecordFilter, read: list[int], progress: Progress) -> Iterator[Record]:
     """Yield the records in the range. Stores the position of the last one in `read` and updates the progress bar."""
-    begin = max(wanted.begin(journal), journal.first or 0)
+    begin = max(wanted.start_position(journal), journal.first or 0)
     end = min(each for each in (journal.last or 0, wanted.last) if each is not None)
-    for number, record in enumerate(wanted.range_of(journal)):
+    for number, record in enumerate(wanted.candidates(journal)):
         if number % _TOLD_EVERY == 0:
             progress(record.position - begin, max(end - begin + 1, 1))
         read[:] = [record.position]
@@ -231,7 +229,7 @@ def _tracked(journal: Journal, wanted: RecordFilter, read: list[int], progress: 
 @app.command(help_epilogue=_examples("compact", "compact --journal backup/journal"))
 def compact(*, place: JournalLocation = _here) -> int:
     """Merge the small files of each finished hour into large ones. A gateway does this automatically."""
-    from mew.journal.compaction import CompactionDeferred, compact_hour, empty_trash, hours_to_compact
+    from mew.journal.compaction import TRASH_HOURS, CompactionDeferred, compact_hour, empty_trash, hours_to_compact
     from mew.journal.layout import segments_in
 
     folder, now = folder_of(place), int(time.time() * SECOND)

@@ -124,12 +124,12 @@ class _Crew:
             each.start()
         if self._supervised:
             threading.Thread(target=self._until_end_of_input, name="input", daemon=True).start()
-        expected = sum(ship.behind for ship in self._ships.values())
+        expected = sum(ship.backlog for ship in self._ships.values())
         with bar("shipping") as progress:
             while any(each.is_alive() for each in threads):
                 if signals.wait(_LOOK_SECONDS):
                     break
-                done = sum(ship.figures.records for ship in self._ships.values())
+                done = sum(ship.stats.records for ship in self._ships.values())
                 progress(done, max(done, expected))
         self._stop.set()
         for each in threads:
@@ -167,7 +167,7 @@ def _tell(told: "ShippingNotice", *, json: bool) -> None:
 
 def _sum_up(ships: "dict[str, Shipping]", seconds: float, *, json: bool) -> None:
     if json:
-        figures = {space: ship.figures for space, ship in ships.items()}
+        figures = {space: ship.stats for space, ship in ships.items()}
         print(msgspec.json.encode({"shipped": {"seconds": round(seconds, 3), "spaces": figures}}).decode(), flush=True)
         return
     for line in _lines(ships, seconds):
@@ -178,5 +178,5 @@ def _lines(ships: "dict[str, Shipping]", seconds: float) -> Sequence[str]:
     return [
         f"{space}: {each.records:,} records in {each.messages:,} messages, {each.bytes / 10**6:,.1f} MB, "
         f"in {seconds:.1f} s; next position {each.position:,}"
-        for space, each in ((space, ship.figures) for space, ship in ships.items())
+        for space, each in ((space, ship.stats) for space, ship in ships.items())
     ]

@@ -143,15 +143,15 @@ class JournalApi:
 
         def read() -> bytes:
             first = steps.first
-            taken = steps.take(asked.limit, PAGE_BYTES)
-            steps.let_go()
+            taken = steps.read(asked.limit, PAGE_BYTES)
+            steps.release()
             last = max([kept.writer.written, *(record.position for record in taken[-1:])])
             body = {
                 "space": raw_json.encode(kept.folder.space),
                 "first": raw_json.encode(first),
                 "last": raw_json.encode(None if last < 0 else last),
                 "records": raw_json.array(shown(record, onlooker) for record in taken),
-                "next": raw_json.encode(steps.at),
+                "next": raw_json.encode(steps.position),
             }
             return raw_json.join(body)
 
@@ -175,8 +175,8 @@ class JournalApi:
         heard = loop.time()
         try:
             while True:
-                before, chunk = steps.at, b""
-                if kept.writer.written >= steps.at:
+                before, chunk = steps.position, b""
+                if kept.writer.written >= steps.position:
                     async with self._reading:
                         chunk = await run_in_threadpool(_step, steps, onlooker)
                 elif loop.time() - heard >= HEARTBEAT_SECONDS:
@@ -186,13 +186,13 @@ class JournalApi:
                     return
                 if chunk:
                     _charge(kept, payer, len(chunk))
-                    slow = loop.call_later(SLOW_SECONDS, steps.let_go)
+                    slow = loop.call_later(SLOW_SECONDS, steps.release)
                     try:
                         yield chunk
                     finally:
                         slow.cancel()
                     heard = loop.time()
-                elif steps.at == before:
+                elif steps.position == before:
                     await reader.wait(LOOK_SECONDS)
                 await self._settled(reader, kept, payer)
         except (CorruptData, RecordsMissing) as problem:
@@ -201,7 +201,7 @@ class JournalApi:
             self._live[identity] -= 1
             if not self._live[identity]:
                 del self._live[identity]
-            steps.let_go()
+            steps.release()
 
     async def _settled(self, reader: "LiveReader", kept: OpenJournal, payer: str) -> None:
         """Delay a reader that is over its budget, by at most `MOST_WAIT_SECONDS`. It loses no records."""
@@ -297,7 +297,7 @@ def _step(steps: JournalCursor, onlooker: JournalAccess) -> bytes:
     return b"".join(
         b"id: %d\nevent: %b\ndata: %b\n\n"
         % (record.position, record.event.encode(), without_line_breaks(shown(record, onlooker)))
-        for record in steps.take(STEP_RECORDS, STEP_BYTES)
+        for record in steps.read(STEP_RECORDS, STEP_BYTES)
     )
 
 
@@ -321,5 +321,5 @@ def shown(record: Record, onlooker: JournalAccess) -> bytes:
 
 def _unreadable(kept: OpenJournal, steps: JournalCursor, problem: Exception) -> InternalError:
     """Log the problem for the operator and return an error that contains only the position."""
-    log.error("journal unreadable", space=kept.folder.space, position=steps.at, error=str(problem))
-    return InternalError(f"the journal cannot be read at position {steps.at}; the gateway's log says more")
+    log.error("journal unreadable", space=kept.folder.space, position=steps.position, error=str(problem))
+    return InternalError(f"the journal cannot be read at position {steps.position}; the gateway's log says more")

@@ -41,19 +41,21 @@ def parse_topic_url(text: str, topic: str | None = None) -> TopicUrl:
     """Parse an address. The topic may be given separately. Raises `InvalidTopicUrl` with the reason."""
     if not text.startswith(TOPIC_URL_SCHEME):
         raise InvalidTopicUrl(f"expected {TOPIC_URL_FORM}, got {text!r}")
-    servers, _, named = text.removeprefix(TOPIC_URL_SCHEME).partition("/")
-    if named and topic is not None and named != topic:
-        raise InvalidTopicUrl(f"the topic is {named!r} in {text!r}, and {topic!r} beside it")
-    named = named or topic or ""
-    if not named:
+    servers, _, topic_name = text.removeprefix(TOPIC_URL_SCHEME).partition("/")
+    if topic_name and topic is not None and topic_name != topic:
+        raise InvalidTopicUrl(f"the topic is {topic_name!r} in {text!r}, and {topic!r} beside it")
+    topic_name = topic_name or topic or ""
+    if not topic_name:
         raise InvalidTopicUrl(f"{text!r} names no topic: expected {TOPIC_URL_FORM}")
-    if _TOPIC.fullmatch(named) is None:
-        raise InvalidTopicUrl(f"{named!r} is no name of a topic: expected up to 249 letters, digits, `.`, `_` or `-`")
-    return TopicUrl(tuple(map(_read_server, servers.split(","))), named)
+    if _TOPIC.fullmatch(topic_name) is None:
+        raise InvalidTopicUrl(
+            f"{topic_name!r} is no name of a topic: expected up to 249 letters, digits, `.`, `_` or `-`"
+        )
+    return TopicUrl(tuple(map(_read_server, servers.split(","))), topic_name)
 
 
 def _read_server(text: str) -> str:
-    found = _SERVER.fullmatch(text)
-    if found is None or not 0 < int(found[1]) <= _MOST_PORT:
+    match = _SERVER.fullmatch(text)
+    if match is None or not 0 < int(match[1]) <= _MOST_PORT:
         raise InvalidTopicUrl(f"expected a host and a port such as broker:9092, got {text!r}")
     return text

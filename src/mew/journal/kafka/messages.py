@@ -60,10 +60,10 @@ class MessageHeaders(msgspec.Struct, frozen=True):
 
 def parse_headers(headers: Sequence[tuple[str, bytes | None]]) -> MessageHeaders:
     """Parse the headers of a message. Raises `InvalidHeaders` if they are not those of a block."""
-    found = {name: value for name, value in headers if value is not None}
+    values = {name: value for name, value in headers if value is not None}
     try:
-        numbers = {name: int(found[name]) for name in _NUMBERS}
-        return MessageHeaders(**numbers, epoch=found["epoch"].decode())
+        numbers = {name: int(values[name]) for name in _NUMBERS}
+        return MessageHeaders(**numbers, epoch=values["epoch"].decode())
     except (KeyError, ValueError) as problem:
         raise InvalidHeaders(f"its headers are not those of a block: {problem!r}") from None
 
@@ -83,16 +83,16 @@ def message_blocks(block: Block, most: int = MESSAGE_BLOCK_BYTES) -> Iterator[by
     if len(block.data) <= most or block.head.records == 1:
         yield block.data
         return
-    waiting: list[Record] = []
+    records: list[Record] = []
     size = BLOCK_HEAD_BYTES
     for record in block.records():
-        held = len(record.payload) + RUN.size + _text_bytes(record)
-        if waiting and size + held > most:
-            yield encode_block(_entries(waiting))
-            waiting, size = [], BLOCK_HEAD_BYTES
-        waiting.append(record)
-        size += held
-    yield encode_block(_entries(waiting))
+        record_bytes = len(record.payload) + RUN.size + _text_bytes(record)
+        if records and size + record_bytes > most:
+            yield encode_block(_entries(records))
+            records, size = [], BLOCK_HEAD_BYTES
+        records.append(record)
+        size += record_bytes
+    yield encode_block(_entries(records))
 
 
 def _text_bytes(record: Record) -> int:
@@ -102,15 +102,15 @@ def _text_bytes(record: Record) -> int:
 
 def _entries(records: Sequence[Record]) -> list[JournalEntry]:
     """Convert records to entries of a block: consecutive frames of one writer are grouped again."""
-    found: list[JournalEntry] = []
+    entries: list[JournalEntry] = []
     frames: list[Record] = []
     for record in records:
         plain = _is_plain_frame(record)
         if frames and not (plain and _follows(frames[-1], record)):
-            found.append(_frames(frames))
+            entries.append(_frames(frames))
             frames = []
-        (frames if plain else found).append(record)
-    return [*found, _frames(frames)] if frames else found
+        (frames if plain else entries).append(record)
+    return [*entries, _frames(frames)] if frames else entries
 
 
 def _is_plain_frame(record: Record) -> bool:
@@ -145,7 +145,7 @@ def _frames(records: Sequence[Record]) -> FrameBatch:
         str(first.stream_id),
         first.frame_number or 0,
         0,
-        [each.payload for each in records],
+        [record.payload for record in records],
     )
 
 
@@ -163,7 +163,7 @@ class Epochs(msgspec.Struct, frozen=True):
 
     first: str | None = None
     """Epoch of the first record, if that record names it."""
-    told: tuple[str, ...] = ()
+    all: tuple[str, ...] = ()
     """All epochs that the block names, in order."""
 
 
@@ -174,8 +174,8 @@ def epochs_in(data: bytes) -> Epochs:
     events = data[runs + _EVENT : runs + head.runs * RUN.size : RUN.size]
     if not any(BLOCK_EVENTS.index(event) in events for event in (START, CHECKPOINT)):
         return Epochs()
-    told = [(each.position, _epoch(each)) for each in decode_block(data) if each.event in (START, CHECKPOINT)]
-    return Epochs(told[0][1] if told[0][0] == head.first else None, tuple(epoch for _, epoch in told))
+    epochs = [(record.position, _epoch(record)) for record in decode_block(data) if record.event in (START, CHECKPOINT)]
+    return Epochs(epochs[0][1] if epochs[0][0] == head.first else None, tuple(epoch for _, epoch in epochs))
 
 
 def _epoch(record: Record) -> str:

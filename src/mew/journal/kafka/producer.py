@@ -74,11 +74,11 @@ class KafkaProducer:
         self._failed: KafkaError | None = None
         """Why a message of this transaction was rejected."""
         self._open = False
-        self.waiting = 0
+        self.uncommitted_bytes = 0
         """Number of bytes sent but not committed."""
         self._producer = Producer(
             {
-                **client_settings(address, self._complain),
+                **client_settings(address, self._on_error),
                 "transactional.id": f"mew/{address.topic}/{space}",
                 "message.max.bytes": _LARGEST,
                 "compression.type": "lz4",
@@ -102,8 +102,8 @@ class KafkaProducer:
 
     def begin(self) -> None:
         """Create the topic if needed, and become the sender of this space, or raise `BrokerUnavailable`."""
-        self._patiently(self._find_topic)
-        self._patiently(lambda: self._producer.init_transactions(_TURN_SECONDS))
+        self._retrying(self._find_topic)
+        self._retrying(lambda: self._producer.init_transactions(_TURN_SECONDS))
 
     def send(self, data: bytes, label: MessageHeaders) -> None:
         """Send a block; it is not visible before `commit`."""
@@ -120,22 +120,22 @@ class KafkaProducer:
             )
             self._producer.poll(0)
         except KafkaException as problem:
-            raise self._told(problem.args[0]) from None
+            raise self._error_of(problem.args[0]) from None
         except BufferError:
             raise BrokerUnavailable(f"{self._address}: nothing more can wait for the broker") from None
-        self.waiting += len(data)
+        self.uncommitted_bytes += len(data)
 
     def commit(self) -> None:
         """Wait until everything that was sent is committed and visible."""
         if not self._open:
             return
-        self._patiently(lambda: self._producer.commit_transaction(_TURN_SECONDS))
+        self._retrying(lambda: self._producer.commit_transaction(_TURN_SECONDS))
         self._open = False
-        self.waiting = 0
+        self.uncommitted_bytes = 0
 
     # Errors and retries
 
-    def _patiently(self, call: Callable[[], None]) -> None:
+    def _retrying(self, call: Callable[[], None]) -> None:
         """Retry a call while the error is temporary, up to `BROKER_TIMEOUT_SECONDS`."""
         deadline = time.monotonic() + BROKER_TIMEOUT_SECONDS
         while True:
@@ -149,23 +149,23 @@ class KafkaProducer:
                 self._producer.poll(0)
                 # After this timeout, the caller starts again from the last commit.
                 if not _may_pass(error) or time.monotonic() >= deadline:
-                    raise self._told(error) from None
+                    raise self._error_of(error) from None
                 if self._stop() and not self._open:
                     raise ProducerStopped("stopped before the broker answered") from None
                 if not _has_waited(error):
                     time.sleep(_TURN_SECONDS / 5)
 
     def _find_topic(self) -> None:
-        found = self._producer.list_topics(timeout=_TURN_SECONDS)
-        if self._address.topic in found.topics:
+        metadata = self._producer.list_topics(timeout=_TURN_SECONDS)
+        if self._address.topic in metadata.topics:
             return
         # Never compacted: all blocks of a space have the same key, so only the last one would remain.
         settings = {"max.message.bytes": str(MESSAGE_BYTES), "cleanup.policy": "delete"}
-        wanted = NewTopic(self._address.topic, num_partitions=-1, replication_factor=-1, config=settings)
-        admin = AdminClient(client_settings(self._address, self._complain), logger=SILENT_LOGGER)
-        made: Any = admin.create_topics([wanted], request_timeout=BROKER_TIMEOUT_SECONDS)[self._address.topic]
+        topic = NewTopic(self._address.topic, num_partitions=-1, replication_factor=-1, config=settings)
+        admin = AdminClient(client_settings(self._address, self._on_error), logger=SILENT_LOGGER)
+        creation: Any = admin.create_topics([topic], request_timeout=BROKER_TIMEOUT_SECONDS)[self._address.topic]
         try:
-            made.result(BROKER_TIMEOUT_SECONDS)
+            creation.result(BROKER_TIMEOUT_SECONDS)
         except KafkaException as problem:
             if problem.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
                 raise
@@ -174,10 +174,10 @@ class KafkaProducer:
         if error is not None and self._failed is None:
             self._failed = error
 
-    def _complain(self, error: KafkaError) -> None:
+    def _on_error(self, error: KafkaError) -> None:
         self._why = error.str()
 
-    def _told(self, error: KafkaError) -> MewError:
+    def _error_of(self, error: KafkaError) -> MewError:
         code = error.code()
         failed = self._failed
         if code in _FENCED or (failed is not None and failed.code() in _FENCED):
@@ -186,7 +186,7 @@ class KafkaProducer:
             )
         if failed is not None and failed.code() in _TOO_LARGE:
             return BlockTooLarge(
-                f"{self._address}: the topic does not take a message of {self.waiting:,} bytes or less: "
+                f"{self._address}: the topic does not take a message of {self.uncommitted_bytes:,} bytes or less: "
                 "raise its max.message.bytes"
             )
         return BrokerUnavailable(f"{self._address}: {self._why or error.str()}")

@@ -71,8 +71,8 @@ ShippingNotice: TypeAlias = ShippingError | Resumed
 
 def reader_name(address: TopicUrl) -> str:
     """Name of a shipper among the readers of a journal; each address has its own."""
-    told = _OTHERS.sub("-", address.topic).strip("-")[-_LETTERS:].strip("-")
-    return f"kafka-{told}-{hashlib.sha256(str(address).encode()).hexdigest()[:8]}"
+    topic = _OTHERS.sub("-", address.topic).strip("-")[-_LETTERS:].strip("-")
+    return f"kafka-{topic}-{hashlib.sha256(str(address).encode()).hexdigest()[:8]}"
 
 
 def forget_shipper(folder: JournalFolder, address: TopicUrl) -> None:
@@ -96,8 +96,8 @@ class Shipping:
 
         Each is sent once per outage. With `once`, shipping ends when everything is sent.
         """
-        self.figures = ShippingStats()
-        self.behind = 0
+        self.stats = ShippingStats()
+        self.backlog = 0
         """Number of records to ship at the start."""
         self._folder = folder
         self._address = address
@@ -113,21 +113,22 @@ class Shipping:
 
         Raises `ShippedJournalMismatch` if the journal ends before the stored position.
         """
-        known = registered_reader(self._folder, self._name)
-        if known is None or from_start:
+        registration = registered_reader(self._folder, self._name)
+        if registration is None or from_start:
             register_reader(self._folder, self._name, 0)
         last = Journal(self._folder.root, self._folder.space).last
         end = 0 if last is None else last + 1
-        self.behind = end
-        if known is None or from_start:
+        self.backlog = end
+        if registration is None or from_start:
             return
-        if known.position > end:
+        if registration.position > end:
             raise ShippedJournalMismatch(
-                f"{self._folder.root}: the journal of {self._folder.space!r} ends before position {known.position}, up "
-                f"to which it was sent to {self._address}: it is another one, and --from-start would send all of it"
+                f"{self._folder.root}: the journal of {self._folder.space!r} ends before position "
+                f"{registration.position}, up to which it was sent to {self._address}: it is another one, and "
+                "--from-start would send all of it"
             )
-        self.behind -= known.position
-        self.figures.position = known.position
+        self.backlog -= registration.position
+        self.stats.position = registration.position
 
     def run(self) -> None:
         """Ship until stopped, or with `once` until everything is sent.
@@ -154,7 +155,7 @@ class Shipping:
         self._stop.wait(self._again)
         self._again = min(2 * self._again, LAST_RETRY_SECONDS)
 
-    def arrived(self) -> None:
+    def transaction_committed(self) -> None:
         """Reset the retry delay after a commit, and report that shipping has resumed."""
         self._again = FIRST_RETRY_SECONDS
         if self._away is not None:
@@ -175,13 +176,13 @@ class _Trip:
     """Ships from the stored position on, until the sender fails."""
 
     def __init__(self, folder: JournalFolder, name: str, sender: KafkaProducer, shipping: Shipping) -> None:
-        known = registered_reader(folder, name)
+        registration = registered_reader(folder, name)
         self._folder = folder
         self._name = name
         self._sender = sender
         self._shipping = shipping
-        self._at = 0 if known is None else known.position
-        self._epoch = "" if known is None else known.epoch
+        self._at = 0 if registration is None else registration.position
+        self._epoch = "" if registration is None else registration.epoch
         self._sent = ShippingStats()
         self._since = time.monotonic()
         self._all_there = False
@@ -200,36 +201,36 @@ class _Trip:
         for block in journal.follow_blocks(self._at, wait=idle, stop=is_over):
             self._send(block)
             late = time.monotonic() - self._since >= COMMIT_SECONDS
-            if late or self._sender.waiting >= COMMIT_BYTES:
+            if late or self._sender.uncommitted_bytes >= COMMIT_BYTES:
                 self._commit()
         self._commit()
 
     def _send(self, block: Block) -> None:
-        if not self._sender.waiting:
+        if not self._sender.uncommitted_bytes:
             self._since = time.monotonic()
         for data in message_blocks(block):
             head = read_block_head(data)
             epochs = epochs_in(data)
             after = min(self._at, head.first) - 1
             self._sender.send(data, headers_of(head, self._epoch if epochs.first is None else epochs.first, after))
-            self._epoch = epochs.told[-1] if epochs.told else self._epoch
+            self._epoch = epochs.all[-1] if epochs.all else self._epoch
             self._sent.records += head.last + 1 - max(self._at, head.first)
             self._at = head.last + 1
             self._sent.messages += 1
             self._sent.bytes += len(data)
 
     def _commit(self) -> None:
-        if not self._sender.waiting:
+        if not self._sender.uncommitted_bytes:
             return
         self._sender.commit()
-        known = registered_reader(self._folder, self._name)
+        registration = registered_reader(self._folder, self._name)
         # A sender that was suspended here and replaced must not reset the position stored by its successor.
-        if known is None or known.position <= self._at:
+        if registration is None or registration.position <= self._at:
             register_reader(self._folder, self._name, self._at, self._epoch)
-        total = self._shipping.figures
+        total = self._shipping.stats
         total.position = self._at
         total.records += self._sent.records
         total.messages += self._sent.messages
         total.bytes += self._sent.bytes
         self._sent = ShippingStats()
-        self._shipping.arrived()
+        self._shipping.transaction_committed()

@@ -20,10 +20,9 @@ import msgspec
 from pyspark.sql import SparkSession
 
 from mew.errors import MewError
-from mew.journal.compaction import compact_hour, empty_trash, hours_to_compact
+from mew.journal.compaction import TRASH_HOURS, compact_hour, empty_trash, hours_to_compact
 from mew.journal.kafka.address import TopicUrl
 from mew.journal.layout import HOUR, SECOND, JournalFolder, spaces_in
-from mew.journal.maintenance_worker import TRASH_HOURS
 from mew.journal.segments import make_synced_folder
 from mew.pipeline.lake import Lake
 from mew.pipeline.lake.alarms import Alarm

@@ -108,7 +108,7 @@ def _look_at(row: dict[str, Any]) -> TopicMessage:
             raise CorruptData(f"its key {seen.space!r} is no space")
         if (head.first, head.last, head.records) != (label.first, label.last, label.count):
             raise CorruptData(f"its headers speak of {label.first} to {label.last}, its block has {head.first} on")
-        told = epochs_in(value).told
+        told = epochs_in(value).all
     except (CorruptData, msgspec.DecodeError) as problem:
         return msgspec.structs.replace(seen, problem=str(problem))
     return msgspec.structs.replace(
