@@ -63,20 +63,20 @@ def recoveries(records: int = RECORDS) -> list[Recovery]:
         root = Path(scratch) / "journal"
         (space,) = generate(root, records=records, spaces=1).spaces
         folder = JournalFolder(root, space)
-        found = [_measured("as it comes", folder)]
+        recoveries_ = [_measured("as it comes", folder)]
         _let_fall_behind(folder)
-        found.append(_measured("with as much behind as there may be", folder))
+        recoveries_.append(_measured("with as much behind as there may be", folder))
         shutil.rmtree(root)
-        return found
+        return recoveries_
 
 
 def _measured(name: str, folder: JournalFolder) -> Recovery:
-    told = []
+    outputs = []
     for _ in range(ROUNDS):
         command = [sys.executable, "-c", _SCRIPT, str(folder.root), folder.space]
-        told.append(subprocess.run(command, capture_output=True, text=True, check=True).stdout.split())
-    seconds = sorted(float(each[0]) for each in told)[ROUNDS // 2]
-    return Recovery(name, seconds, int(told[0][1]), int(told[0][2]))
+        outputs.append(subprocess.run(command, capture_output=True, text=True, check=True).stdout.split())
+    seconds = sorted(float(measured[0]) for measured in outputs)[ROUNDS // 2]
+    return Recovery(name, seconds, int(outputs[0][1]), int(outputs[0][2]))
 
 
 def _let_fall_behind(folder: JournalFolder) -> None:
@@ -85,7 +85,7 @@ def _let_fall_behind(folder: JournalFolder) -> None:
     state = recovered.state
     # One hour, which a segment must not leave.
     position, moment = state.position + 1, (state.time // HOUR + 1) * HOUR
-    stream = next((each.stream_id for each in state.streams.values() if each.status == LIVE), None)
+    stream = next((measured.stream_id for measured in state.streams.values() if measured.status == LIVE), None)
     entries = ReplayBudget.ENTRIES - recovered.entries
     files = ReplayBudget.FILES - 1
     for number in range(files):
@@ -101,19 +101,19 @@ def _let_fall_behind(folder: JournalFolder) -> None:
 
 def _block(position: int, moment: int, entries: int, state: SpaceState, stream: str | None) -> list[JournalEntry]:
     """Chats and grants, and between them frames, as many bytes as there may be in all."""
-    made: list[JournalEntry] = []
+    entries_: list[JournalEntry] = []
     positions, people = count(position), cycle(state.configured)
     size = ReplayBudget.BYTES // (ReplayBudget.FILES * 10)
-    while len(made) < entries - 1:
-        made.append(_envelope(next(positions), moment, next(people)))
+    while len(entries_) < entries - 1:
+        entries_.append(_envelope(next(positions), moment, next(people)))
     if stream is not None:
         message = header(stream) + b"x" * FRAME_BYTES
-        made.append(
+        entries_.append(
             FrameBatch(
                 next(positions), moment, next(people), stream, 1, len(header(stream)), [message] * (size // FRAME_BYTES)
             )
         )
-    return made
+    return entries_
 
 
 def _envelope(position: int, moment: int, sender: str) -> Record:
@@ -126,9 +126,9 @@ def _envelope(position: int, moment: int, sender: str) -> Record:
 
 def recovery(records: int = RECORDS) -> bool:
     """Measure and print; whether the goal is met."""
-    found = recoveries(records)
-    for each in found:
-        print(f"recovery, {each}")
-    slowest = max(each.seconds for each in found)
+    recoveries_ = recoveries(records)
+    for measured in recoveries_:
+        print(f"recovery, {measured}")
+    slowest = max(measured.seconds for measured in recoveries_)
     print(f"{'goal met' if slowest <= GOAL_SECONDS else 'missed'}: {GOAL_SECONDS:g} s")
     return slowest <= GOAL_SECONDS

@@ -138,9 +138,9 @@ def speed() -> bool:
                 folder = JournalFolder(Path(scratch) / str(number), name.replace(" ", "-"))
                 rounds[f"raw append, {name}"].append(RECORDS / appending(blocks, folder) / 1e6)
                 rounds[f"sealing, {name}"].append(RECORDS / sealing(folder) / 1e6)
-    medians = {name: statistics.median(each) for name, each in rounds.items()}
-    for name, each in rounds.items():
-        print(f"{name:40} {medians[name]:6.2f} M records per CPU-second   ({min(each):.2f} to {max(each):.2f})")
+    medians = {name: statistics.median(values) for name, values in rounds.items()}
+    for name, values in rounds.items():
+        print(f"{name:40} {medians[name]:6.2f} M records per CPU-second   ({min(values):.2f} to {max(values):.2f})")
     missed = [f"{name} below {goal:g} M" for name, goal in goals.items() if medians[name] < goal]
     print("missed: " + "; ".join(missed) if missed else f"goals met: append {APPEND_GOAL:g} M, seal {SEAL_GOAL:g} M")
     return not missed

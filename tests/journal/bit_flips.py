@@ -12,31 +12,33 @@ from mew.journal.reader import Journal
 from mew.journal.verify import VerificationReport, verify_journal
 from mew.journal.wal import read_blocks
 from mew.protocol.records import Record
-from tests.journal.journal_fixture import Kept
+from tests.journal.journal_fixture import JournalFixture
 
 
-def read_until_damage(kept: Kept, start: int = 0) -> tuple[list[Record], CorruptData | None]:
+def read_until_damage(fixture: JournalFixture, start: int = 0) -> tuple[list[Record], CorruptData | None]:
     """The records from a position on, as far as they can be read, and what ended it."""
-    found: list[Record] = []
+    records: list[Record] = []
     try:
-        for record in Journal(kept.folder.root, kept.folder.space).records(start):
-            found.append(record)
+        for record in Journal(fixture.folder.root, fixture.folder.space).records(start):
+            records.append(record)
     except CorruptData as damage:
-        return found, damage
-    return found, None
+        return records, damage
+    return records, None
 
 
-def verified(kept: Kept) -> VerificationReport:
-    return verify_journal(kept.folder.root, kept.folder.space)
+def verified(fixture: JournalFixture) -> VerificationReport:
+    return verify_journal(fixture.folder.root, fixture.folder.space)
 
 
 class Flips:
     """The files of a journal, and what stands in each."""
 
-    def __init__(self, kept: Kept) -> None:
-        self.kept = kept
-        self.logs = {path: list(read_blocks(path)) for path in kept.folder.logs()}
-        self.segments = {path: each for each in kept.folder.segments() for path in (each.control, each.frames)}
+    def __init__(self, fixture: JournalFixture) -> None:
+        self.fixture = fixture
+        self.logs = {path: list(read_blocks(path)) for path in fixture.folder.logs()}
+        self.segments = {
+            path: segment for segment in fixture.folder.segments() for path in (segment.control, segment.frames)
+        }
         self.files = [*self.logs, *self.segments]
 
     def flip_and_check(self, seed: int) -> None:
@@ -59,28 +61,28 @@ class Flips:
     def check_log(self, path: Path, byte: int) -> None:
         *before, damaged = [block for block in self.logs[path] if block.offset <= byte]
         behind = self.logs[path][len(before) + 1 :]
-        torn = path == self.kept.folder.logs()[-1] and not behind
-        (problem,) = verified(self.kept).problems
+        torn = path == self.fixture.folder.logs()[-1] and not behind
+        (problem,) = verified(self.fixture).problems
         assert (problem.path, problem.place) == (path, f"byte {damaged.offset}")
         assert problem.sort == ("torn" if torn else "damage")
         count = sum(block.head.records for block in behind)
         assert (f"{count} records behind it are whole but unreachable" in problem.what) is bool(count)
-        records, damage = read_until_damage(self.kept)
+        records, damage = read_until_damage(self.fixture)
         if any(segment.last >= damaged.head.first for segment in self.segments.values()):
-            assert records == self.kept.records  # it is sealed, and nobody needs it any more
+            assert records == self.fixture.records  # it is sealed, and nobody needs it any more
         else:
-            assert records == self.kept.records[: damaged.head.first]
+            assert records == self.fixture.records[: damaged.head.first]
             assert torn or str(damage).startswith(f"{path}: damaged at byte {damaged.offset}: ")
-        if path != self.kept.folder.logs()[-1]:
+        if path != self.fixture.folder.logs()[-1]:
             following = self.logs[path][-1].head.last + 1
-            assert read_until_damage(self.kept, following) == (self.kept.records[following:], None)
+            assert read_until_damage(self.fixture, following) == (self.fixture.records[following:], None)
 
     def check_segment(self, path: Path, segment: Segment) -> None:
-        (problem,) = verified(self.kept).problems
+        (problem,) = verified(self.fixture).problems
         assert (problem.path, problem.sort) == (path, "damage")
         assert problem.place in ("", "row group 0")
-        records, damage = read_until_damage(self.kept)
-        assert records == self.kept.records[: segment.first]
+        records, damage = read_until_damage(self.fixture)
+        assert records == self.fixture.records[: segment.first]
         assert str(damage).startswith(f"{path}: ")
         following = segment.last + 1
-        assert read_until_damage(self.kept, following) == (self.kept.records[following:], None)
+        assert read_until_damage(self.fixture, following) == (self.fixture.records[following:], None)

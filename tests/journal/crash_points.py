@@ -63,9 +63,9 @@ def _run(number: int, work: Callable[..., Any], arguments: tuple[Any, ...]) -> N
 
 
 def _counted(change: Callable[..., Any], calls: Iterator[int]) -> Callable[..., Any]:
-    def counted(*arguments: Any, **named: Any) -> Any:
+    def counted(*arguments: Any, **keywords: Any) -> Any:
         if next(calls, None) is None:
             os._exit(CRASHED)
-        return change(*arguments, **named)
+        return change(*arguments, **keywords)
 
     return counted

@@ -44,14 +44,14 @@ singles = st.builds(
 
 def placed(entries: list[Any], first: int) -> list[JournalEntry]:
     """The same entries at positions that follow each other; each frame gets its header."""
-    found: list[JournalEntry] = []
+    placed_entries: list[JournalEntry] = []
     for entry in entries:
         changes = {name: getattr(entry, name) for name in entry.__struct_fields__} | {"position": first}
         if isinstance(entry, FrameBatch):
             changes["messages"] = [f"#{entry.stream_id}#".encode() + payload for payload in entry.messages]
-        found.append(type(entry)(**changes))
+        placed_entries.append(type(entry)(**changes))
         first += len(entry.messages) if isinstance(entry, FrameBatch) else 1
-    return found
+    return placed_entries
 
 
 unplaced = st.lists(frames | singles, min_size=1, max_size=10)

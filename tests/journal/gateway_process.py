@@ -51,19 +51,19 @@ class GatewayProcess:
         with self._log_file().open("w") as errors:
             self._process = launch(self.folder, errors)
         assert self._process.stdout is not None
-        said = self._process.stdout.readline()
-        assert said.startswith("listening on ws://localhost:"), self.told()
-        self.port = int(said.split(":")[2].split()[0])
+        line = self._process.stdout.readline()
+        assert line.startswith("listening on ws://localhost:"), self.error_output()
+        self.port = int(line.split(":")[2].split()[0])
 
     def _log_file(self) -> Path:
         return self._logs / f"gateway-{self.starts}.log"
 
-    def told(self) -> str:
+    def error_output(self) -> str:
         """What the gateway has logged since it was last started."""
         return self._log_file().read_text(encoding="utf-8")
 
     def events(self) -> list[dict[str, Any]]:
-        return [msgspec.json.decode(line) for line in self.told().rpartition("\n")[0].splitlines()]
+        return [msgspec.json.decode(line) for line in self.error_output().rpartition("\n")[0].splitlines()]
 
     def sealers(self) -> list[int]:
         """The processes that it has started."""
@@ -76,8 +76,8 @@ class GatewayProcess:
         process, sealers = self.process, self.sealers() if sealer else []
         when = time.monotonic()
         process.kill()
-        for each in sealers:
-            os.kill(each, signal.SIGKILL)
+        for pid in sealers:
+            os.kill(pid, signal.SIGKILL)
         process.wait()
         self._forget()
         return when

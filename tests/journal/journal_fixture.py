@@ -20,11 +20,21 @@ def entries(first: int, time: int) -> list[JournalEntry]:
     """A block's worth of six records: two of them control, three frames, and stream data."""
     chat = {"protocol": "mew/v0.4", "id": f"a-{first}", "from": "alice", "kind": "chat", "payload": {"text": "é\n"}}
     data = {"id": f"b-{first}", "from": "bob", "kind": "stream/data", "payload": {"sequence": first, "content": [1.50]}}
-    said, sent = json.dumps(chat).encode(), json.dumps(data).encode()
+    chat_bytes, sent = json.dumps(chat).encode(), json.dumps(data).encode()
     frames = [b"#moves#" + json.dumps({"x": first}).encode(), b"#moves#", b"#moves#\x00\xff"]
     number = first + 4
     return [
-        Record(first, time, "envelope", "alice", "chat", f"a-{first}", size=len(said), payload=said, capability="{}"),
+        Record(
+            first,
+            time,
+            "envelope",
+            "alice",
+            "chat",
+            f"a-{first}",
+            size=len(chat_bytes),
+            payload=chat_bytes,
+            capability="{}",
+        ),
         FrameBatch(first + 1, time, "bob", "moves", first + 1, 7, frames),
         Record(
             number, time, "envelope", "bob", "stream/data", f"b-{first}", "moves", number, first, None, len(sent), sent
@@ -35,7 +45,7 @@ def entries(first: int, time: int) -> list[JournalEntry]:
     ]
 
 
-class Kept:
+class JournalFixture:
     """One journal, as it grows."""
 
     def __init__(self, path: Path, space: str = "lab") -> None:
@@ -47,7 +57,7 @@ class Kept:
         self.next = 0
         self.writer: LogWriter | None = None
 
-    def append(self, blocks: int = 1) -> "Kept":
+    def append(self, blocks: int = 1) -> "JournalFixture":
         """Blocks to the log that is written to; a new one where there is none."""
         for _ in range(blocks):
             self.write(entries(self.next, self.time))
@@ -98,17 +108,17 @@ class Kept:
         return list(range(self.next + 1))
 
 
-def varied(path: Path) -> Kept:
+def varied(path: Path) -> JournalFixture:
     """Three segments in two hours, a log that is sealed and still there, one that ended, and one that is written to."""
-    kept = Kept(path)
-    kept.append(2).seal()
-    kept.append(3).seal()
-    kept.next_hour()
-    kept.append(2)
-    log = kept.end()
+    fixture = JournalFixture(path)
+    fixture.append(2).seal()
+    fixture.append(3).seal()
+    fixture.next_hour()
+    fixture.append(2)
+    log = fixture.end()
     whole = log.read_bytes()
-    kept.seal()
+    fixture.seal()
     log.write_bytes(whole)
-    kept.append(1).end()
-    kept.append(2)
-    return kept
+    fixture.append(1).end()
+    fixture.append(2)
+    return fixture

@@ -52,11 +52,11 @@ class Seen:
 
     @property
     def frames(self) -> list[Received]:
-        return [each for each in self.received if each.is_frame]
+        return [message for message in self.received if message.is_frame]
 
     @property
     def envelopes(self) -> list[Received]:
-        return [each for each in self.received if not each.is_frame]
+        return [message for message in self.received if not message.is_frame]
 
 
 class Listener:
@@ -235,9 +235,9 @@ class Load:
         def ask(kind: str, **payload: Any) -> dict[str, Any]:
             answer = post(client, "boss", token, kind, payload)
             assert answer.status == 200, (kind, payload, answer)
-            told: dict[str, Any] = msgspec.json.decode(answer.body)
-            self.seen.accepted.append(told["id"])
-            return told
+            answer_body: dict[str, Any] = msgspec.json.decode(answer.body)
+            self.seen.accepted.append(answer_body["id"])
+            return answer_body
 
         for turn in count():
             if self._only_frames.is_set():

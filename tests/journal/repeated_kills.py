@@ -93,7 +93,7 @@ class Killed:
             f"{len(missing)} messages are missing, the first {killed - missing[0].time:.3f} s before: {missing[0]}"
         )
         recorded = {record.envelope_id for record in records}
-        unknown = [each for each in seen.accepted if each not in recorded]
+        unknown = [stream_id for stream_id in seen.accepted if stream_id not in recorded]
         assert not unknown, f"answered with 200, and not on record: {unknown}"
         check_numbers(records)
         self.kicked |= seen.kicked
@@ -102,7 +102,7 @@ class Killed:
         self.opened += seen.opened
         state = folded(records)
         assert self.kicked <= set(state.kicked), "a kick was undone"
-        undone = [each for each, helper in self.revoked.items() if helper in state.streams[each].writers]
+        undone = [stream_id for stream_id, helper in self.revoked.items() if helper in state.streams[stream_id].writers]
         assert not undone, f"revocations were undone: {undone}"
 
     def read(self) -> list[Record]:
@@ -124,12 +124,12 @@ class Killed:
         due = {"always": killed + 60, "os": killed - 0.05 - SCHEDULING}.get(self.sync)
         if due is None:
             due = killed - int(self.sync.partition(":")[2]) / 1000 - SCHEDULING
-        lost = [each for each in seen.frames if each.time <= due and split(each.data) not in frames]
-        for each in seen.envelopes:
-            kind = msgspec.json.decode(each.data)["kind"]
-            may_be_lost = kind in UNRECORDED or (kind == "stream/data" and each.time > due)
-            if not may_be_lost and each.data not in payloads:
-                lost.append(each)
+        lost = [message for message in seen.frames if message.time <= due and split(message.data) not in frames]
+        for message in seen.envelopes:
+            kind = msgspec.json.decode(message.data)["kind"]
+            may_be_lost = kind in UNRECORDED or (kind == "stream/data" and message.time > due)
+            if not may_be_lost and message.data not in payloads:
+                lost.append(message)
         return lost
 
     # ----------------------------------------------------------------------------------------- after a restart
@@ -156,7 +156,7 @@ class Killed:
         """Start once more, stop in order: all is sealed, each record once, in the order and with the bytes it had."""
         self.gateway.start()
         self.check_what_came_back()
-        assert self.gateway.stop() == 0, self.gateway.told()
+        assert self.gateway.stop() == 0, self.gateway.error_output()
         until_gone(self.sealers)
         records = self.read()
         assert self.folder.logs() == []
@@ -188,9 +188,9 @@ def count_in_glob(folder: JournalFolder) -> tuple[int, int]:
     files = f"{folder.root}/**/*.parquet"
     query = "select count(*), count(distinct position) from read_parquet(?)"
     with duckdb.connect() as database:
-        found = database.execute(query, [files]).fetchone()
-    assert found is not None
-    return found[0], found[1]
+        row = database.execute(query, [files]).fetchone()
+    assert row is not None
+    return row[0], row[1]
 
 
 def check_numbers(records: list[Record]) -> None:

@@ -31,10 +31,10 @@ def main(root: str, rows: str, types: str) -> None:
     for name, value in SETTINGS.items():
         builder = builder.config(name, value)
     spark = builder.getOrCreate()
-    found = spark.read.parquet(root)
-    table: pa.Table = found.toArrow()
+    frame = spark.read.parquet(root)
+    table: pa.Table = frame.toArrow()
     feather.write_feather(table, rows)
-    Path(types).write_bytes(msgspec.json.encode(dict(found.dtypes)))
+    Path(types).write_bytes(msgspec.json.encode(dict(frame.dtypes)))
     spark.stop()
 
 

@@ -28,12 +28,12 @@ def test_the_columns_of_a_block_say_what_its_records_say(block: bytes) -> None:
 @given(st.lists(unplaced, min_size=1, max_size=4), firsts, st.integers(1, 1000))
 @examples(200)
 def test_blocks_become_as_many_batches_as_their_bytes_need(many: list[list[Any]], first: int, most: int) -> None:
-    found = []
+    blocks = []
     for entries in many:
-        found.append(encode_block(placed(entries, first)))
-        first = read_block_head(found[-1]).last + 1
-    batches = list(to_batches(b"".join(found), most))
-    records = [record for block in found for record in decode_block(block)]
+        blocks.append(encode_block(placed(entries, first)))
+        first = read_block_head(blocks[-1]).last + 1
+    batches = list(to_batches(b"".join(blocks), most))
+    records = [record for block in blocks for record in decode_block(block)]
     assert list(from_arrow(pa.Table.from_batches(batches))) == records
     for batch in batches:
         batch.validate(full=True)

@@ -54,8 +54,8 @@ def test_what_is_written_is_read_again(written: list[JournalEntry]) -> None:
 
 
 def test_every_event_has_a_number() -> None:
-    named = {value for name, value in vars(records).items() if name.isupper() and isinstance(value, str)}
-    assert set(BLOCK_EVENTS) == named
+    event_constants = {value for name, value in vars(records).items() if name.isupper() and isinstance(value, str)}
+    assert set(BLOCK_EVENTS) == event_constants
 
 
 SAMPLE = encode_block(

@@ -78,7 +78,7 @@ def read_by_duckdb(root: Path) -> list[int]:
 
 
 def everything(path: Path) -> dict[Path, bytes]:
-    return {each: each.read_bytes() for each in path.rglob("*") if each.is_file() and each.suffix != ".lock"}
+    return {file: file.read_bytes() for file in path.rglob("*") if file.is_file() and file.suffix != ".lock"}
 
 
 # --------------------------------------------------------------------------------------- what it makes
@@ -87,12 +87,12 @@ def everything(path: Path) -> dict[Path, bytes]:
 def test_a_closed_hour_becomes_one_segment_of_the_same_records(tmp_path: Path) -> None:
     folder = journal(tmp_path)
     before = records(folder)
-    [made] = compact_hour(folder, folder.hour(TEN))
-    assert folder.segments() == [made] == [Segment(folder.hour(TEN), 0, 39)]
+    [compacted] = compact_hour(folder, folder.hour(TEN))
+    assert folder.segments() == [compacted] == [Segment(folder.hour(TEN), 0, 39)]
     assert records(folder) == before
-    assert read_footer(made).compacted
+    assert read_footer(compacted).compacted
     assert read_by_duckdb(folder.root) == list(range(40))
-    verify_segment(made)
+    verify_segment(compacted)
 
 
 def test_nothing_but_the_new_files_is_left_in_the_hour(tmp_path: Path) -> None:
@@ -100,8 +100,8 @@ def test_nothing_but_the_new_files_is_left_in_the_hour(tmp_path: Path) -> None:
     hour = folder.hour(TEN)
     for name in (".00000000000000000000.control.tmp", f"{40:020}-{49:020}.frames.parquet"):
         (hour / name).touch()  # What a crashed seal leaves.
-    [made] = compact_hour(folder, hour)
-    assert sorted(hour.iterdir()) == [made.control, made.frames]
+    [compacted] = compact_hour(folder, hour)
+    assert sorted(hour.iterdir()) == [compacted.control, compacted.frames]
 
 
 def test_what_was_taken_away_stays_in_the_trash_for_those_that_read_it(tmp_path: Path) -> None:
@@ -116,13 +116,13 @@ def test_a_file_grows_no_larger_than_it_may(tmp_path: Path) -> None:
     folder = journal(tmp_path, segments=8)
     before = records(folder)
     [*_, largest] = sorted(
-        sum(path.stat().st_size for path in (each.control, each.frames)) for each in folder.segments()
+        sum(path.stat().st_size for path in (segment.control, segment.frames)) for segment in folder.segments()
     )
-    made = compact_hour(folder, folder.hour(TEN), file_bytes=3 * largest)
-    assert [(each.first, each.last) for each in made] == [(0, 29), (30, 59), (60, 79)]
-    for segment in made:
+    compacted = compact_hour(folder, folder.hour(TEN), file_bytes=3 * largest)
+    assert [(segment.first, segment.last) for segment in compacted] == [(0, 29), (30, 59), (60, 79)]
+    for segment in compacted:
         assert segment.control.stat().st_size + segment.frames.stat().st_size <= 3 * largest
-    assert folder.segments() == made
+    assert folder.segments() == compacted
     assert records(folder) == before
     assert read_by_duckdb(folder.root) == list(range(80))
     assert compact_hour(folder, folder.hour(TEN)) == []
@@ -133,16 +133,16 @@ def test_a_segment_larger_than_a_file_may_be_is_cut_between_its_row_groups(tmp_p
     following = sealed(folder, TEN, 1, count=250_000)
     sealed(folder, TEN, 1, following)
     [large, _] = folder.segments()
-    made = compact_hour(folder, folder.hour(TEN), file_bytes=large.frames.stat().st_size // 2)
-    assert len(made) == 3
+    compacted = compact_hour(folder, folder.hour(TEN), file_bytes=large.frames.stat().st_size // 2)
+    assert len(compacted) == 3
     assert read_by_duckdb(folder.root) == list(range(250_010))
 
 
 def test_a_row_group_has_at_most_100_000_rows(tmp_path: Path) -> None:
     folder = JournalFolder(tmp_path / "journal", "lab")
     sealed(folder, TEN, 4, count=60_000)
-    [made] = compact_hour(folder, folder.hour(TEN))
-    metadata = pq.read_metadata(made.frames)
+    [compacted] = compact_hour(folder, folder.hour(TEN))
+    metadata = pq.read_metadata(compacted.frames)
     rows = [metadata.row_group(number).num_rows for number in range(metadata.num_row_groups)]
     assert sum(rows) == 4 * 59_998
     assert max(rows) <= 100_000
@@ -152,8 +152,8 @@ def test_a_row_group_has_at_most_100_000_rows(tmp_path: Path) -> None:
 def test_where_positions_are_missing_a_new_segment_begins(tmp_path: Path) -> None:
     folder = journal(tmp_path)
     sealed(folder, TEN, 2, first=50)
-    made = compact_hour(folder, folder.hour(TEN))
-    assert [(each.first, each.last) for each in made] == [(0, 39), (50, 69)]
+    compacted = compact_hour(folder, folder.hour(TEN))
+    assert [(segment.first, segment.last) for segment in compacted] == [(0, 39), (50, 69)]
     assert read_by_duckdb(folder.root) == [*range(40), *range(50, 70)]
 
 
@@ -339,7 +339,7 @@ def test_what_appears_just_before_the_exchange_is_not_lost(tmp_path: Path, monke
 
     monkeypatch.setattr(compaction, "swap_directories", late)
     compact_hour(folder, folder.hour(TEN))
-    assert [(each.first, each.last) for each in folder.segments()] == [(0, 39), (40, 49)]
+    assert [(segment.first, segment.last) for segment in folder.segments()] == [(0, 39), (40, 49)]
     assert [record.position for record in records(folder)] == list(range(50))
     assert read_by_duckdb(folder.root) == list(range(50))
 
@@ -417,8 +417,8 @@ def test_what_a_crashed_compaction_left_does_not_come_into_the_hour(tmp_path: Pa
     folder = journal(tmp_path)
     hour = folder.hour(TEN)
     shutil.copytree(hour, folder.trash / f"lab.2026-03-01.10.{0:020}-{39:020}")
-    [made] = compact_hour(folder, hour)
-    assert sorted(hour.iterdir()) == [made.control, made.frames]
+    [compacted] = compact_hour(folder, hour)
+    assert sorted(hour.iterdir()) == [compacted.control, compacted.frames]
     assert len(list(folder.trash.iterdir())) == 1
 
 
@@ -433,7 +433,7 @@ def compact_and_empty(folder: JournalFolder, size: int) -> None:
 def test_a_crash_at_any_step_leaves_each_record_once(tmp_path: Path) -> None:
     template = journal(tmp_path / "template", segments=4)
     before = records(template)
-    size = 2 * max(each.control.stat().st_size + each.frames.stat().st_size for each in template.segments())
+    size = 2 * max(segment.control.stat().st_size + segment.frames.stat().st_size for segment in template.segments())
     compacted = []
 
     def prepared(number: int) -> tuple[JournalFolder, int]:

@@ -61,7 +61,7 @@ def fill_under(process: GatewayProcess, disk: Disk, client: Raw) -> None:
     """Fill the disk, and let somebody say what does not fit any more; until the gateway says so."""
     disk.fill()
     chat(client, LARGE)
-    until(lambda: "journal unavailable" in process.told(), "the end of the room")
+    until(lambda: "journal unavailable" in process.error_output(), "the end of the room")
 
 
 def stops_and_goes_on(disk: Disk, elsewhere: Path, sync: str) -> None:
@@ -147,7 +147,7 @@ def test_who_was_kicked_is_told_once_that_is_on_record(disk: Disk, elsewhere: Pa
         (alice, _), (bob, _), (carol, _) = (process.join(name) for name in ("alice", "bob", "carol"))
         disk.fill()
         alice.say(kind="space/kick", payload={"participant_id": "carol", "reason": LARGE})
-        until(lambda: "journal unavailable" in process.told())
+        until(lambda: "journal unavailable" in process.error_output())
         refused(carol)
         disk.make_room()
         assert [bob.envelope("system/presence")["payload"]["event"] for _ in range(2)] == ["join", "leave"]
@@ -236,7 +236,7 @@ def test_who_is_to_go_on_unrecorded_does_and_a_checkpoint_begins_the_record_agai
         unrecorded = metrics.split('mew_journal_unrecorded_total{space="lab"} ')[1].split("\n")[0]
         assert float(unrecorded) >= 4
         disk.make_room()
-        until(lambda: "journal can be written again" in process.told())
+        until(lambda: "journal can be written again" in process.error_output())
         assert process.post("alice", "chat", text="after").status == 200
         process.kill()
         check_the_hole(recorded(process))
@@ -265,7 +265,7 @@ def test_what_cannot_be_sealed_stays_and_is_sealed_before_what_comes_later(disk:
         def could_not_be_sealed() -> bool:
             disk.fill()
             process.post("alice", "chat", text="small")
-            return "journal maintenance failed" in process.told()
+            return "journal maintenance failed" in process.error_output()
 
         until(could_not_be_sealed)
         disk.make_room()
@@ -286,10 +286,10 @@ def fails_to_start(folder: Path, elsewhere: Path) -> str:
         process = launch(folder, errors)
         output, _ = process.communicate(timeout=30)
         errors.seek(0)
-        said = errors.read()
-    lines = [line for line in said.splitlines() if not line.startswith("{")]
-    assert (process.returncode, output, len(lines)) == (2, "", 1), said
-    assert "Traceback" not in said
+        error_text = errors.read()
+    lines = [line for line in error_text.splitlines() if not line.startswith("{")]
+    assert (process.returncode, output, len(lines)) == (2, "", 1), error_text
+    assert "Traceback" not in error_text
     return lines[0]
 
 
@@ -299,8 +299,8 @@ def test_a_second_gateway_on_the_same_journal_is_told_who_has_it(tmp_path: Path)
         runs = f"mew: space 'lab' already runs at ws://localhost:{process.port} (process {process.process.pid})"
         assert fails_to_start(tmp_path, tmp_path) == runs
         (tmp_path / ".mew" / "pids.json").unlink()
-        said = fails_to_start(tmp_path, tmp_path)
-        assert said == f"mew: {process.journal.root}: process {process.process.pid} writes the journal of 'lab'"
+        error_text = fails_to_start(tmp_path, tmp_path)
+        assert error_text == f"mew: {process.journal.root}: process {process.process.pid} writes the journal of 'lab'"
         process.kill()
         process.start()
 
@@ -309,8 +309,8 @@ def test_a_journal_that_is_no_folder_is_named(tmp_path: Path) -> None:
     with gateway(tmp_path, participants=EVERYBODY) as process:
         process.journal.root.parent.mkdir()
         process.journal.root.touch()
-        said = fails_to_start(tmp_path, tmp_path)
-        assert said == f"mew: {process.journal.log}: Not a directory: the journal of 'lab' cannot be written"
+        error_text = fails_to_start(tmp_path, tmp_path)
+        assert error_text == f"mew: {process.journal.log}: Not a directory: the journal of 'lab' cannot be written"
 
 
 @on_a_small_disk
@@ -319,8 +319,10 @@ def test_a_journal_that_cannot_be_written_is_named(disk: Disk, elsewhere: Path) 
         process.start()
         assert process.stop() == 0
         disk.remount("ro")
-        said = fails_to_start(disk.path, elsewhere)
-        assert said == f"mew: {process.journal.lock}: Read-only file system: the journal of 'lab' cannot be written"
+        error_text = fails_to_start(disk.path, elsewhere)
+        assert (
+            error_text == f"mew: {process.journal.lock}: Read-only file system: the journal of 'lab' cannot be written"
+        )
         disk.remount("rw")
 
 
@@ -353,7 +355,7 @@ def test_a_damaged_journal_is_not_started_on_and_named(tmp_path: Path) -> None:
         data = bytearray(log.read_bytes())
         data[-1] ^= 1
         log.write_bytes(data)
-        said = fails_to_start(tmp_path, tmp_path)
-        assert said.startswith(f"mew: {log}: damaged at byte ")
-        assert said.endswith("which had been synced: see mew journal verify")
+        error_text = fails_to_start(tmp_path, tmp_path)
+        assert error_text.startswith(f"mew: {log}: damaged at byte ")
+        assert error_text.endswith("which had been synced: see mew journal verify")
         assert log.read_bytes() == data

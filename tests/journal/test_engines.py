@@ -95,7 +95,7 @@ def rows_of(log: Path) -> Iterator[dict[str, Any]]:
             yield {**msgspec.structs.asdict(record), "time": time, **hive}
 
 
-def seen(table: pa.Table) -> list[dict[str, Any]]:
+def comparable_rows(table: pa.Table) -> list[dict[str, Any]]:
     """The rows of a table whose columns have the declared types, however an engine lays them out."""
     types = {field.name: SAME_IN_ARROW.get(field.type, field.type) for field in table.schema}
     assert types == {field.name: field.type for field in COLUMNS}
@@ -111,30 +111,30 @@ def typed(numbers: str, time: str, texts: str, data: str) -> dict[str, str]:
 def test_duckdb_reads_them_as_they_are(journal: Journal) -> None:
     with closing(duckdb.connect()) as connection:
         connection.execute("set timezone = 'UTC'")
-        found = connection.sql(
+        result = connection.sql(
             "select * from read_parquet($glob, hive_partitioning = true, hive_types_autocast = false)",
             params={"glob": journal.glob},
         )
-        types = {name: str(kind) for name, kind in zip(found.columns, found.types, strict=True)}
+        types = {name: str(kind) for name, kind in zip(result.columns, result.types, strict=True)}
         assert types == typed("BIGINT", "TIMESTAMP WITH TIME ZONE", "VARCHAR", "BLOB")
-        assert seen(found.to_arrow_table()) == journal.rows
+        assert comparable_rows(result.to_arrow_table()) == journal.rows
 
 
 def test_polars_reads_them_as_they_are(journal: Journal) -> None:
     hive = dict.fromkeys(PARTITIONS, pl.String())
-    found = pl.scan_parquet(journal.glob, hive_partitioning=True, hive_schema=hive).collect()
-    types = {name: str(kind) for name, kind in found.schema.items()}
+    result = pl.scan_parquet(journal.glob, hive_partitioning=True, hive_schema=hive).collect()
+    types = {name: str(kind) for name, kind in result.schema.items()}
     assert types == typed("Int64", "Datetime(time_unit='us', time_zone='UTC')", "String", "Binary")
-    assert seen(found.to_arrow()) == journal.rows
+    assert comparable_rows(result.to_arrow()) == journal.rows
 
 
 def test_pandas_reads_them_as_they_are(journal: Journal) -> None:
     hive = ds.partitioning(pa.schema(HIVE), flavor="hive")
-    found = pd.read_parquet(journal.root, partitioning=hive, dtype_backend="pyarrow")
-    types = {name: str(kind) for name, kind in found.dtypes.items()}
+    result = pd.read_parquet(journal.root, partitioning=hive, dtype_backend="pyarrow")
+    types = {name: str(kind) for name, kind in result.dtypes.items()}
     names = typed("int64", "timestamp[us, tz=UTC]", "string", "binary")
     assert types == {name: f"{kind}[pyarrow]" for name, kind in names.items()}
-    assert seen(pa.Table.from_pandas(found, preserve_index=False)) == journal.rows
+    assert comparable_rows(pa.Table.from_pandas(result, preserve_index=False)) == journal.rows
 
 
 def test_spark_reads_them_as_they_are(journal: Journal, tmp_path: Path) -> None:
@@ -145,4 +145,4 @@ def test_spark_reads_them_as_they_are(journal: Journal, tmp_path: Path) -> None:
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert msgspec.json.decode(types.read_bytes()) == typed("bigint", "timestamp", "string", "binary")
-    assert seen(feather.read_table(rows)) == journal.rows
+    assert comparable_rows(feather.read_table(rows)) == journal.rows

@@ -20,40 +20,40 @@ from mew.protocol.records import Record
 from mew.protocol.state import snapshot
 from mew.protocol.timestamps import rfc3339
 from mew.testing import NOON, MemorySpace
-from tests.journal.journal_fixture import Kept, varied
+from tests.journal.journal_fixture import JournalFixture, varied
 
 MOVE = {"type": "object", "required": ["entity"], "properties": {"entity": {"type": "string"}}}
 TURN = {"type": "object", "required": ["degrees"]}
 
 
-def journal(kept: Kept) -> Journal:
-    return Journal(kept.folder.root, kept.folder.space)
+def journal(fixture: JournalFixture) -> Journal:
+    return Journal(fixture.folder.root, fixture.folder.space)
 
 
-def lines(kept: Kept, wanted: RecordFilter) -> list[dict[str, Any]]:
+def lines(fixture: JournalFixture, record_filter: RecordFilter) -> list[dict[str, Any]]:
     file = io.BytesIO()
-    count = write_jsonl(wanted.select(journal(kept)), file)
-    found = [json.loads(line) for line in file.getvalue().splitlines()]
-    assert len(found) == count
-    return found
+    count = write_jsonl(record_filter.select(journal(fixture)), file)
+    decoded = [json.loads(line) for line in file.getvalue().splitlines()]
+    assert len(decoded) == count
+    return decoded
 
 
-def positions(kept: Kept, **wanted: Any) -> list[int]:
-    return [line["position"] for line in lines(kept, RecordFilter(**wanted))]
+def positions(fixture: JournalFixture, **record_filter: Any) -> list[int]:
+    return [line["position"] for line in lines(fixture, RecordFilter(**record_filter))]
 
 
 # Lines of JSON
 
 
 def test_a_line_has_every_column_of_its_record(tmp_path: Path) -> None:
-    kept = varied(tmp_path)
-    for line, record in zip(lines(kept, RecordFilter()), kept.records, strict=True):
+    fixture = varied(tmp_path)
+    for line, record in zip(lines(fixture, RecordFilter()), fixture.records, strict=True):
         payload = base64.b64decode(line["payload_base64"]) if "payload_base64" in line else line["payload"]
         expected = record.payload if "payload_base64" in line else json.loads(record.payload)
         assert payload == expected
         columns = {name: getattr(record, name) for name in Record.__struct_fields__ if name != "payload"}
-        told = {name: value for name, value in line.items() if not name.startswith("payload")}
-        assert told == {**columns, "time": rfc3339(record.time)}
+        columns_of_line = {name: value for name, value in line.items() if not name.startswith("payload")}
+        assert columns_of_line == {**columns, "time": rfc3339(record.time)}
         assert ("payload" in line) is (record.event == "envelope")
 
 
@@ -83,32 +83,34 @@ def test_what_is_no_json_is_given_in_base64_whoever_claims_it_is(payload: bytes)
 
 
 def test_positions_times_and_names_say_what_is_wanted(tmp_path: Path) -> None:
-    kept = varied(tmp_path)
-    everything = [record.position for record in kept.records]
+    fixture = varied(tmp_path)
+    everything = [record.position for record in fixture.records]
 
     def those(condition: Any) -> list[int]:
-        return [record.position for record in kept.records if condition(record)]
+        return [record.position for record in fixture.records if condition(record)]
 
-    assert positions(kept) == everything
-    assert positions(kept, first=7, last=40) == everything[7:41]
-    middle = kept.records[33].time
-    assert positions(kept, since=middle) == those(lambda record: record.time >= middle)
-    assert positions(kept, until=middle) == those(lambda record: record.time < middle)
-    assert positions(kept, control=True) == [record.position for record in kept.control]
-    assert positions(kept, participants=frozenset({"bob"})) == those(lambda record: record.participant == "bob")
-    assert positions(kept, streams=frozenset({"moves"})) == those(lambda record: record.stream_id == "moves")
-    assert positions(kept, streams=frozenset({"none"})) == []
-    assert positions(kept, events=frozenset({"frame"})) == those(lambda record: record.event == "frame")
+    assert positions(fixture) == everything
+    assert positions(fixture, first=7, last=40) == everything[7:41]
+    middle = fixture.records[33].time
+    assert positions(fixture, since=middle) == those(lambda record: record.time >= middle)
+    assert positions(fixture, until=middle) == those(lambda record: record.time < middle)
+    assert positions(fixture, control=True) == [record.position for record in fixture.control]
+    assert positions(fixture, participants=frozenset({"bob"})) == those(lambda record: record.participant == "bob")
+    assert positions(fixture, streams=frozenset({"moves"})) == those(lambda record: record.stream_id == "moves")
+    assert positions(fixture, streams=frozenset({"none"})) == []
+    assert positions(fixture, events=frozenset({"frame"})) == those(lambda record: record.event == "frame")
     both = frozenset({"frame_rejected", "join"})
-    assert positions(kept, events=both, first=20) == those(lambda each: each.event in both and each.position >= 20)
+    assert positions(fixture, events=both, first=20) == those(
+        lambda record: record.event in both and record.position >= 20
+    )
 
 
 def test_what_is_only_about_control_opens_no_frames_file(tmp_path: Path) -> None:
-    kept = varied(tmp_path)
-    for path in kept.folder.root.rglob("*.frames.parquet"):
+    fixture = varied(tmp_path)
+    for path in fixture.folder.root.rglob("*.frames.parquet"):
         path.unlink()
-    assert positions(kept, events=frozenset({"frame_rejected"})) == list(range(5, kept.next, 6))
-    assert positions(kept, control=True) == [record.position for record in kept.control]
+    assert positions(fixture, events=frozenset({"frame_rejected"})) == list(range(5, fixture.next, 6))
+    assert positions(fixture, control=True) == [record.position for record in fixture.control]
 
 
 def test_a_file_has_its_name_only_once_it_is_whole(tmp_path: Path) -> None:
@@ -119,7 +121,7 @@ def test_a_file_has_its_name_only_once_it_is_whole(tmp_path: Path) -> None:
         file.flush()
         assert path.read_text(encoding="utf-8") == "before"
         raise KeyboardInterrupt
-    assert [each.name for each in tmp_path.iterdir()] == ["out.jsonl"]
+    assert [record.name for record in tmp_path.iterdir()] == ["out.jsonl"]
     with complete_file(path) as file:
         file.write(b"all")
     assert path.read_text(encoding="utf-8") == "all"
@@ -138,20 +140,20 @@ def lab() -> MemorySpace:
     return MemorySpace(participants={"alice": [{"kind": "*"}], "bob": [{"kind": "*"}]})
 
 
-def kept_of(path: Path, lab: MemorySpace) -> Kept:
+def kept_of(path: Path, lab: MemorySpace) -> JournalFixture:
     """What a space has recorded, half of it sealed."""
-    kept = Kept(path)
+    fixture = JournalFixture(path)
     half = len(lab.records) // 2
-    kept.write(list(lab.records[:half]))
-    kept.seal()
-    kept.write(list(lab.records[half:]))
-    return kept
+    fixture.write(list(lab.records[:half]))
+    fixture.seal()
+    fixture.write(list(lab.records[half:]))
+    return fixture
 
 
-def exported(kept: Kept, wanted: RecordFilter | None = None) -> Any:
-    wanted = wanted or RecordFilter()
+def exported(fixture: JournalFixture, record_filter: RecordFilter | None = None) -> Any:
+    record_filter = record_filter or RecordFilter()
     file = io.BytesIO()
-    count = write_mcap(journal(kept), wanted, wanted.candidates(journal(kept)), file)
+    count = write_mcap(journal(fixture), record_filter, record_filter.candidates(journal(fixture)), file)
     reader = make_reader(io.BytesIO(file.getvalue()), validate_crcs=True)
     assert len(list(reader.iter_messages())) == count
     return reader
@@ -188,8 +190,8 @@ def test_each_stream_and_writer_has_a_channel_with_the_schema_that_was_announced
     play(lab)
     reader = exported(kept_of(tmp_path, lab))
     data = [record for record in lab.records if record.kind == "stream/data"]
-    found = list(messages(reader, "lab/moves/alice"))
-    for (schema, channel, message), record in zip(found, data, strict=True):
+    exported_messages = list(messages(reader, "lab/moves/alice"))
+    for (schema, channel, message), record in zip(exported_messages, data, strict=True):
         assert schema is not None
         assert (schema.name, schema.encoding, json.loads(schema.data)) == ("move", "jsonschema", MOVE)
         assert channel.message_encoding == "json"
@@ -198,18 +200,21 @@ def test_each_stream_and_writer_has_a_channel_with_the_schema_that_was_announced
         assert json.loads(message.data) == {"entity": "cat", "x": 1.5}
         assert message.log_time == message.publish_time == record.time * 1000
         assert message.sequence == record.frame_number
-    assert len({channel.id for _, channel, _ in found}) == 1
-    assert [message.sequence for _, _, message in found] == [1, 3, 5]
+    assert len({channel.id for _, channel, _ in exported_messages}) == 1
+    assert [message.sequence for _, _, message in exported_messages] == [1, 3, 5]
 
 
 def test_frames_are_json_with_a_schema_as_long_as_they_are_json(tmp_path: Path, lab: MemorySpace) -> None:
     play(lab)
-    found = list(messages(exported(kept_of(tmp_path, lab)), "lab/moves/bob"))
-    assert [(message.data, channel.message_encoding, schema and schema.name) for schema, channel, message in found] == [
+    exported_messages = list(messages(exported(kept_of(tmp_path, lab)), "lab/moves/bob"))
+    assert [
+        (message.data, channel.message_encoding, schema and schema.name)
+        for schema, channel, message in exported_messages
+    ] == [
         *[(b'{"entity":"dog"}', "json", "move")] * 3,
         (b"\x00\x01", "application/octet-stream", None),
     ]
-    assert [message.sequence for _, _, message in found] == [2, 4, 6, 7]
+    assert [message.sequence for _, _, message in exported_messages] == [2, 4, 6, 7]
 
 
 def test_streams_without_a_schema_are_named_by_what_they_hold(tmp_path: Path, lab: MemorySpace) -> None:
@@ -241,22 +246,22 @@ def test_envelopes_are_on_the_control_channel_and_the_rest_is_told_as_events(tmp
 
 def test_a_file_says_whose_records_it_has_and_which(tmp_path: Path, lab: MemorySpace) -> None:
     play(lab)
-    kept = kept_of(tmp_path, lab)
+    fixture = kept_of(tmp_path, lab)
     last = len(lab.records) - 1
-    (metadata,) = exported(kept).iter_metadata()
+    (metadata,) = exported(fixture).iter_metadata()
     everything = {"space": "lab", "records": str(last + 1), "first": "0", "last": str(last)}
     assert (metadata.name, metadata.metadata) == ("mew.journal", everything)
-    (metadata,) = exported(kept, RecordFilter(first=3, last=5)).iter_metadata()
+    (metadata,) = exported(fixture, RecordFilter(first=3, last=5)).iter_metadata()
     assert metadata.metadata == {"space": "lab", "records": "3", "first": "3", "last": "5"}
-    (metadata,) = exported(kept, RecordFilter(streams=frozenset({"none"}))).iter_metadata()
+    (metadata,) = exported(fixture, RecordFilter(streams=frozenset({"none"}))).iter_metadata()
     assert metadata.metadata == {"space": "lab", "records": "0"}
 
 
 def test_formats_are_known_however_late_an_export_begins(tmp_path: Path, lab: MemorySpace) -> None:
     play(lab)
     first = next(record.position for record in lab.records if record.frame_number == 2)
-    wanted = RecordFilter(first=first, streams=frozenset({"moves"}))
-    ((schema, *_), *rest) = messages(exported(kept_of(tmp_path, lab), wanted), "lab/moves/alice")
+    record_filter = RecordFilter(first=first, streams=frozenset({"moves"}))
+    ((schema, *_), *rest) = messages(exported(kept_of(tmp_path, lab), record_filter), "lab/moves/alice")
     assert schema is not None and schema.name == "move"
     assert len(rest) == 1
 
@@ -264,13 +269,15 @@ def test_formats_are_known_however_late_an_export_begins(tmp_path: Path, lab: Me
 def test_behind_retentions_cut_formats_are_known_by_the_checkpoint(tmp_path: Path, lab: MemorySpace) -> None:
     play(lab)
     state = lab.folded()
-    kept = Kept(tmp_path)
-    kept.next = state.position + 1
+    fixture = JournalFixture(tmp_path)
+    fixture.next = state.position + 1
     payload = snapshot(state)
-    kept.write([Record(kept.next, kept.time, "checkpoint", "system:gateway", size=len(payload), payload=payload)])
-    frame = Record(kept.next, kept.time, "frame", "bob", stream_id="moves", frame_number=8, size=2, payload=b"{}")
-    kept.write([frame])
-    ((schema, *_),) = messages(exported(kept), "lab/moves/bob")
+    fixture.write(
+        [Record(fixture.next, fixture.time, "checkpoint", "system:gateway", size=len(payload), payload=payload)]
+    )
+    frame = Record(fixture.next, fixture.time, "frame", "bob", stream_id="moves", frame_number=8, size=2, payload=b"{}")
+    fixture.write([frame])
+    ((schema, *_),) = messages(exported(fixture), "lab/moves/bob")
     assert schema is not None and json.loads(schema.data) == MOVE
 
 
@@ -288,38 +295,53 @@ def test_where_a_writer_uses_several_formats_each_has_its_channel(tmp_path: Path
     ):
         data = {"stream_id": "moves", "sequence": number, "format_id": format_id, "content": content}
         alice.send(kind="stream/data", payload=data)
-    found = list(messages(exported(kept_of(tmp_path, lab)), "lab/moves/alice"))
-    assert [(schema and schema.name, channel.metadata["format_id"]) for schema, channel, _ in found] == [
+    exported_messages = list(messages(exported(kept_of(tmp_path, lab)), "lab/moves/alice"))
+    assert [(schema and schema.name, channel.metadata["format_id"]) for schema, channel, _ in exported_messages] == [
         ("move", "move"),
         ("turn", "turn"),
         ("move", "move"),
         (None, "note"),
     ]
-    assert {channel.message_encoding for _, channel, _ in found} == {"json"}
-    assert len({channel.id for _, channel, _ in found}) == 3
+    assert {channel.message_encoding for _, channel, _ in exported_messages} == {"json"}
+    assert len({channel.id for _, channel, _ in exported_messages}) == 3
 
 
 def test_a_stream_that_is_opened_again_with_another_format_has_another_schema_from_there_on(
     tmp_path: Path, lab: MemorySpace
 ) -> None:
-    kept = Kept(tmp_path)
+    fixture = JournalFixture(tmp_path)
 
     def opened(schema: Any) -> None:
         payload = {"payload": {"stream_id": "moves", "formats": [{"id": "move", "schema": schema}]}}
         text = json.dumps(payload).encode()
-        kept.write(
-            [Record(kept.next, kept.time, "envelope", "system:gateway", "stream/ready", None, "moves", payload=text)]
+        fixture.write(
+            [
+                Record(
+                    fixture.next,
+                    fixture.time,
+                    "envelope",
+                    "system:gateway",
+                    "stream/ready",
+                    None,
+                    "moves",
+                    payload=text,
+                )
+            ]
         )
-        kept.write([Record(kept.next, kept.time, "frame", "bob", stream_id="moves", frame_number=1, payload=b"{}")])
+        fixture.write(
+            [Record(fixture.next, fixture.time, "frame", "bob", stream_id="moves", frame_number=1, payload=b"{}")]
+        )
 
     for schema in (MOVE, TURN, MOVE):
         opened(schema)
-    found = [json.loads(schema.data) for schema, *_ in messages(exported(kept), "lab/moves/bob") if schema is not None]
-    assert found == [MOVE, TURN, MOVE]
+    exported_messages = [
+        json.loads(schema.data) for schema, *_ in messages(exported(fixture), "lab/moves/bob") if schema is not None
+    ]
+    assert exported_messages == [MOVE, TURN, MOVE]
 
 
 @pytest.mark.parametrize(
-    ("said", "encoding"),
+    ("request_fields", "encoding"),
     [
         ({"content_type": "application/json; charset=utf-8"}, "json"),
         ({"content_type": "application/geo+json"}, "json"),
@@ -329,10 +351,10 @@ def test_a_stream_that_is_opened_again_with_another_format_has_another_schema_fr
     ],
 )
 def test_what_a_stream_says_of_its_frames_is_put_in_mcaps_words(
-    tmp_path: Path, lab: MemorySpace, said: Any, encoding: str
+    tmp_path: Path, lab: MemorySpace, request_fields: Any, encoding: str
 ) -> None:
     alice = lab.join("alice")
-    alice.send(kind="stream/request", payload={"direction": "upload", **said})
+    alice.send(kind="stream/request", payload={"direction": "upload", **request_fields})
     alice.frame("stream-1", '{"x":1}')
     ((_, channel, message),) = messages(exported(kept_of(tmp_path, lab)), "lab/stream-1/alice")
     assert (channel.message_encoding, message.data) == (encoding, b'{"x":1}')

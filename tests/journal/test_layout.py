@@ -146,7 +146,7 @@ def test_a_space_is_known_by_its_segments_or_by_its_log(tmp_path: Path) -> None:
 
 
 def test_what_another_segment_contains_is_left_out() -> None:
-    whole, begin, middle, end = (Segment(NOWHERE, *each) for each in [(0, 99), (0, 9), (10, 89), (90, 99)])
+    whole, begin, middle, end = (Segment(NOWHERE, *bounds) for bounds in [(0, 99), (0, 9), (10, 89), (90, 99)])
     after = Segment(NOWHERE, 100, 109)
     assert covering([after, end, begin, whole, middle]) == [whole, after]
     assert covering([end, middle, begin]) == [begin, middle, end]
@@ -154,16 +154,20 @@ def test_what_another_segment_contains_is_left_out() -> None:
 
 
 def test_the_same_range_twice_counts_once() -> None:
-    here, there = Segment(Path("a"), 0, 9), Segment(Path("b"), 0, 9)
-    assert ranges(covering([here, there])) == [(0, 9)]
+    first_copy, second_copy = Segment(Path("a"), 0, 9), Segment(Path("b"), 0, 9)
+    assert ranges(covering([first_copy, second_copy])) == [(0, 9)]
 
 
-@given(st.lists(st.tuples(st.integers(0, 40), st.integers(0, 15)).map(lambda each: (each[0], each[0] + each[1]))))
-def test_the_cover_rule_loses_no_position_and_keeps_no_segment_inside_another(found: list[tuple[int, int]]) -> None:
-    kept = ranges(covering([Segment(NOWHERE, *each) for each in found]))
-    assert set(kept) <= set(found)
-    assert positions(kept) == positions(found)
-    for (first, last), (next_first, next_last) in pairwise(kept):
+@given(
+    st.lists(st.tuples(st.integers(0, 40), st.integers(0, 15)).map(lambda bounds: (bounds[0], bounds[0] + bounds[1])))
+)
+def test_the_cover_rule_loses_no_position_and_keeps_no_segment_inside_another(
+    ranges_of_segments: list[tuple[int, int]],
+) -> None:
+    remaining = ranges(covering([Segment(NOWHERE, *bounds) for bounds in ranges_of_segments]))
+    assert set(remaining) <= set(ranges_of_segments)
+    assert positions(remaining) == positions(ranges_of_segments)
+    for (first, last), (next_first, next_last) in pairwise(remaining):
         assert first < next_first
         assert last < next_last
 

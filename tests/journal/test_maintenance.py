@@ -14,7 +14,7 @@ import pytest
 from mew.journal import maintenance
 from mew.journal.layout import JournalFolder
 from mew.journal.maintenance import MaintenanceClient, MaintenanceMessage
-from tests.journal.journal_fixture import Kept
+from tests.journal.journal_fixture import JournalFixture
 from tests.support.polling import until
 
 SEALER = """\
@@ -48,7 +48,7 @@ class Sealer:
         for number in numbers:
             self.keeper.seal(self.journal, self.journal.log_file(number))
 
-    def asked(self) -> list[int]:
+    def requested(self) -> list[int]:
         """What the sealer was asked for, in order, as often as it was."""
         if not (self.folder / "asked").exists():
             return []
@@ -66,78 +66,78 @@ class Sealer:
 
 @pytest.fixture
 def sealer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
-    monkeypatch.setattr(maintenance, "PAUSE_SECONDS", 0.01)
+    monkeypatch.setattr(maintenance, "WORKER_RESTART_SECONDS", 0.01)
 
     @contextmanager
-    def made(behaviour: str = "pass") -> Iterator[Sealer]:
-        made = Sealer(tmp_path, behaviour)
+    def started(behaviour: str = "pass") -> Iterator[Sealer]:
+        started = Sealer(tmp_path, behaviour)
         try:
-            yield made
+            yield started
         finally:
-            made.keeper.close(0)
+            started.keeper.close(0)
 
-    return made
+    return started
 
 
 def test_what_is_asked_for_is_done_in_order_by_one_process(sealer: Callable[..., Any]) -> None:
-    with sealer() as kept:
-        kept.ask(3, 1, 2)
-        assert kept.keeper.close(20)
-        assert kept.done() == kept.asked() == [3, 1, 2]
-        assert len(kept.processes()) == 1
-        assert kept.keeper.pending == 0
+    with sealer() as worker:
+        worker.ask(3, 1, 2)
+        assert worker.keeper.close(20)
+        assert worker.done() == worker.requested() == [3, 1, 2]
+        assert len(worker.processes()) == 1
+        assert worker.keeper.pending == 0
 
 
 def test_where_nothing_is_asked_for_there_is_no_process(sealer: Callable[..., Any]) -> None:
-    with sealer() as kept:
-        assert kept.keeper.close(20)
-        assert kept.processes() == []
+    with sealer() as worker:
+        assert worker.keeper.close(20)
+        assert worker.processes() == []
 
 
 def test_a_process_that_dies_is_started_again_and_asked_again(sealer: Callable[..., Any]) -> None:
-    with sealer("if len((here / 'asked').read_text().splitlines()) == 2: os._exit(1)") as kept:
-        kept.ask(1, 2, 3)
-        assert kept.keeper.close(20)
-        assert kept.asked() == [1, 2, 2, 3]
-        assert kept.done() == [1, 2, 3]
-        assert len(kept.processes()) == 2
+    with sealer("if len((here / 'asked').read_text().splitlines()) == 2: os._exit(1)") as worker:
+        worker.ask(1, 2, 3)
+        assert worker.keeper.close(20)
+        assert worker.requested() == [1, 2, 2, 3]
+        assert worker.done() == [1, 2, 3]
+        assert len(worker.processes()) == 2
 
 
 def test_a_process_that_was_killed_between_two_requests_is_started_again(sealer: Callable[..., Any]) -> None:
-    with sealer() as kept:
-        kept.ask(1)
-        until(lambda: kept.done() == [1])
-        os.kill(kept.processes()[0], signal.SIGKILL)
-        kept.ask(2)
-        assert kept.keeper.close(20)
-        assert kept.done() == [1, 2]
+    with sealer() as worker:
+        worker.ask(1)
+        until(lambda: worker.done() == [1])
+        os.kill(worker.processes()[0], signal.SIGKILL)
+        worker.ask(2)
+        assert worker.keeper.close(20)
+        assert worker.done() == [1, 2]
 
 
 def test_a_process_that_always_dies_is_reported_and_the_next_request_is_tried(sealer: Callable[..., Any]) -> None:
-    with sealer("if request['seal']['log'].endswith('1.log'): os._exit(1)") as kept:
-        kept.ask(1, 2)
-        assert kept.keeper.close(20)
-        assert kept.asked() == [1, 1, 1, 2]
-        (failed,) = [answer["failed"] for answer in kept.answers if "failed" in answer]
+    with sealer("if request['seal']['log'].endswith('1.log'): os._exit(1)") as worker:
+        worker.ask(1, 2)
+        assert worker.keeper.close(20)
+        assert worker.requested() == [1, 1, 1, 2]
+        (failed,) = [answer["failed"] for answer in worker.answers if "failed" in answer]
         assert failed["problem"] == "the sealer ends before it answers"
         assert failed["request"]["seal"]["log"].endswith("1.log")
-        assert kept.done() == [2]
+        assert worker.done() == [2]
 
 
 @pytest.mark.parametrize("answer", ["nonsense", "[1]", ""])
 def test_an_answer_that_is_none_is_reported_and_the_next_request_is_tried(
     sealer: Callable[..., Any], answer: str
 ) -> None:
-    said = f"print({answer!r}, flush=True)"
-    with sealer(f"if request['seal']['log'].endswith('1.log'): {said}; continue") as kept:
-        kept.ask(1, 2)
-        assert kept.keeper.close(20)
-        assert ["failed" in each for each in kept.answers] == [True, False]
-        assert kept.done() == [2]
+    reply = f"print({answer!r}, flush=True)"
+    with sealer(f"if request['seal']['log'].endswith('1.log'): {reply}; continue") as worker:
+        worker.ask(1, 2)
+        assert worker.keeper.close(20)
+        assert ["failed" in answer for answer in worker.answers] == [True, False]
+        assert worker.done() == [2]
 
 
 def test_a_sealer_that_cannot_be_started_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(maintenance, "PAUSE_SECONDS", 0.01)
+    monkeypatch.setattr(maintenance, "WORKER_RESTART_SECONDS", 0.01)
     answers: list[MaintenanceMessage] = []
     keeper = MaintenanceClient(answers.append, (str(tmp_path / "nothing"),))
     folder = JournalFolder(tmp_path, "lab")
@@ -149,45 +149,45 @@ def test_a_sealer_that_cannot_be_started_is_reported(tmp_path: Path, monkeypatch
 
 
 def test_closing_waits_for_all_that_was_asked_for(sealer: Callable[..., Any]) -> None:
-    with sealer("time.sleep(0.2)") as kept:
-        kept.ask(1, 2, 3)
-        assert kept.keeper.close(20)
-        assert kept.done() == [1, 2, 3]
+    with sealer("time.sleep(0.2)") as worker:
+        worker.ask(1, 2, 3)
+        assert worker.keeper.close(20)
+        assert worker.done() == [1, 2, 3]
 
 
 def test_closing_does_not_wait_for_ever(sealer: Callable[..., Any]) -> None:
-    with sealer("time.sleep(3600)") as kept:
-        kept.ask(1, 2)
-        until(kept.asked)
-        assert not kept.keeper.close(0.05)
-        assert kept.asked() == [1]
+    with sealer("time.sleep(3600)") as worker:
+        worker.ask(1, 2)
+        until(worker.requested)
+        assert not worker.keeper.close(0.05)
+        assert worker.requested() == [1]
         with pytest.raises(ProcessLookupError):
-            os.kill(kept.processes()[0], 0)
+            os.kill(worker.processes()[0], 0)
 
 
 def test_compaction_is_asked_for_and_retention_only_where_it_is_wanted(sealer: Callable[..., Any]) -> None:
-    with sealer() as kept:
-        kept.keeper.clean_up(kept.journal, now=17, retention_seconds=None)
-        kept.keeper.clean_up(kept.journal, now=18, retention_seconds=3.5)
-        assert kept.keeper.close(20)
-    named = {"root": str(kept.journal.root), "space": "lab"}
-    assert [answer["done"] for answer in kept.answers] == [
-        {"compact": {**named, "before": 17}},
-        {"retain": {**named, "now": 18, "keep_seconds": 3.5}},
-        {"compact": {**named, "before": 18}},
+    with sealer() as worker:
+        worker.keeper.clean_up(worker.journal, now=17, retention_seconds=None)
+        worker.keeper.clean_up(worker.journal, now=18, retention_seconds=3.5)
+        assert worker.keeper.close(20)
+    target = {"root": str(worker.journal.root), "space": "lab"}
+    assert [answer["done"] for answer in worker.answers] == [
+        {"compact": {**target, "before": 17}},
+        {"retain": {**target, "now": 18, "keep_seconds": 3.5}},
+        {"compact": {**target, "before": 18}},
     ]
 
 
 def test_the_real_sealer_seals_and_says_what_it_could_not_do(tmp_path: Path) -> None:
-    kept = Kept(tmp_path).append(3)
-    log, records = kept.end(), len(kept.records)
-    damaged = Kept(tmp_path / "other").append(3)
+    fixture = JournalFixture(tmp_path).append(3)
+    log, records = fixture.end(), len(fixture.records)
+    damaged = JournalFixture(tmp_path / "other").append(3)
     broken = damaged.end()
     broken.write_bytes(broken.read_bytes()[:-1])
     answers: list[MaintenanceMessage] = []
     keeper = MaintenanceClient(answers.append)
     keeper.seal(damaged.folder, broken)
-    keeper.seal(kept.folder, log)
+    keeper.seal(fixture.folder, log)
     assert keeper.close(30)
     failed, sealed = answers
     assert failed["failed"]["problem"].startswith(f"{broken}: damaged at byte ")

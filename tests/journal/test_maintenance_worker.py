@@ -82,10 +82,10 @@ def test_a_log_is_sealed_and_its_segment_told(sealer: Sealer, folder: JournalFol
     answer = sealer.ask(seal=request(folder, log))
     (segment,) = folder.segments()
     verify_segment(segment)
-    told = answer["sealed"]
-    assert told.pop("seconds") > 0
+    result = answer["sealed"]
+    assert result.pop("seconds") > 0
     size = segment.control.stat().st_size + segment.frames.stat().st_size
-    assert told == {"log": str(log), "first": 4, "last": 7, "records": 4, "bytes": size}
+    assert result == {"log": str(log), "first": 4, "last": 7, "records": 4, "bytes": size}
     assert not log.exists()
 
 
@@ -93,8 +93,8 @@ def test_a_log_that_holds_nothing_is_told_so(sealer: Sealer, folder: JournalFold
     folder.log.mkdir(parents=True)
     log = folder.log_file(4)
     LogWriter(log).close()
-    told = sealer.ask(seal=request(folder, log))["sealed"]
-    assert (told["first"], told["last"], told["records"], told["bytes"]) == (None, None, 0, 0)
+    result = sealer.ask(seal=request(folder, log))["sealed"]
+    assert (result["first"], result["last"], result["records"], result["bytes"]) == (None, None, 0, 0)
     assert not log.exists()
 
 
@@ -127,9 +127,9 @@ def test_a_bad_line_is_answered_and_the_next_is_done(sealer: Sealer, folder: Jou
 def test_what_cannot_be_done_is_told_with_the_request(sealer: Sealer, folder: JournalFolder) -> None:
     log = logged(folder, 0)
     os.truncate(log, log.stat().st_size - 1)
-    asked = request(folder, log)
-    failed = sealer.ask(seal=asked)["failed"]
-    assert failed["request"] == {"seal": asked}
+    seal_request = request(folder, log)
+    failed = sealer.ask(seal=seal_request)["failed"]
+    assert failed["request"] == {"seal": seal_request}
     assert f"{log}: damaged at byte 0" in failed["problem"]
     assert log.exists()
 
@@ -142,9 +142,9 @@ def test_a_log_that_is_not_there_is_told_so(sealer: Sealer, folder: JournalFolde
 def test_hours_that_are_over_are_compacted(sealer: Sealer, folder: JournalFolder) -> None:
     for first in (0, 4, 8):
         sealer.ask(seal=request(folder, logged(folder, first)))
-    named = {"root": str(folder.root), "space": folder.space}
-    told = sealer.ask(compact={**named, "before": 3 * HOUR})["compacted"]
-    assert (told["hours"], told["segments"]) == (1, 1)
+    target = {"root": str(folder.root), "space": folder.space}
+    result = sealer.ask(compact={**target, "before": 3 * HOUR})["compacted"]
+    assert (result["hours"], result["segments"]) == (1, 1)
     (segment,) = folder.segments()
     assert read_segment(segment).column("position").to_pylist() == list(range(12))
 
@@ -154,8 +154,8 @@ def test_an_hour_that_cannot_be_compacted_does_not_keep_others_from_it(sealer: S
         sealer.ask(seal=request(folder, logged(folder, first, hour * HOUR)))
     damaged = folder.segments()[0].frames
     os.truncate(damaged, 100)
-    named = {"root": str(folder.root), "space": folder.space}
-    failed = sealer.ask(compact={**named, "before": 5 * HOUR})["failed"]
+    target = {"root": str(folder.root), "space": folder.space}
+    failed = sealer.ask(compact={**target, "before": 5 * HOUR})["failed"]
     assert damaged.name in failed["problem"]
     assert [(segment.first, segment.last) for segment in folder.segments()] == [(0, 3), (4, 7), (8, 15)]
 
@@ -163,9 +163,9 @@ def test_an_hour_that_cannot_be_compacted_does_not_keep_others_from_it(sealer: S
 def test_what_need_not_be_kept_is_removed(sealer: Sealer, folder: JournalFolder) -> None:
     for first, hour in ((0, 1), (4, 2), (8, 3)):
         sealer.ask(seal=request(folder, logged(folder, first, hour * HOUR, "checkpoint")))
-    named = {"root": str(folder.root), "space": folder.space}
-    told = sealer.ask(retain={**named, "now": 4 * HOUR, "keep_seconds": 1.5 * 3600})["retained"]
-    assert told["segments"] == 1
+    target = {"root": str(folder.root), "space": folder.space}
+    result = sealer.ask(retain={**target, "now": 4 * HOUR, "keep_seconds": 1.5 * 3600})["retained"]
+    assert result["segments"] == 1
     assert [segment.first for segment in folder.segments()] == [4, 8]
 
 
@@ -185,9 +185,9 @@ def test_it_ends_with_its_input_after_all_that_was_asked(folder: JournalFolder) 
     sealer = Sealer()
     sealer.tell(*lines)
     sealer.stdin.close()
-    told = [msgspec.json.decode(line)["sealed"]["first"] for line in sealer.stdout]
+    result = [msgspec.json.decode(line)["sealed"]["first"] for line in sealer.stdout]
     sealer.stdout.close()
-    assert told == list(range(0, 40, 4))
+    assert result == list(range(0, 40, 4))
     assert sealer.process.wait() == 0
 
 

@@ -10,71 +10,71 @@ from mew.journal.block_format import CorruptData
 from mew.journal.compaction import compact_hour
 from mew.journal.reader import JournalCursor, RecordsMissing
 from mew.protocol.records import Record
-from tests.journal.journal_fixture import IN_A_BLOCK, Kept, varied
+from tests.journal.journal_fixture import IN_A_BLOCK, JournalFixture, varied
 
 MANY = 10_000
 LARGE = 1 << 30
 
 
 class Readers:
-    """Readers that let go in the end."""
+    """Cursors, released at the end of the test."""
 
     def __init__(self) -> None:
-        self._made: list[JournalCursor] = []
+        self._cursors: list[JournalCursor] = []
 
-    def __call__(self, kept: Kept, start: int = 0, *, control: bool = False) -> JournalCursor:
-        self._made.append(JournalCursor(kept.folder.root, kept.folder.space, start, control=control))
-        return self._made[-1]
+    def __call__(self, fixture: JournalFixture, start: int = 0, *, control: bool = False) -> JournalCursor:
+        self._cursors.append(JournalCursor(fixture.folder.root, fixture.folder.space, start, control=control))
+        return self._cursors[-1]
 
-    def let_go(self) -> None:
-        for each in self._made:
-            each.release()
+    def release(self) -> None:
+        for cursor in self._cursors:
+            cursor.release()
 
 
 @pytest.fixture
 def reader() -> Iterator[Readers]:
-    made = Readers()
-    yield made
-    made.release()
+    readers = Readers()
+    yield readers
+    readers.release()
 
 
-def all_of(reading: JournalCursor, records: int = MANY, size: int = LARGE) -> list[Record]:
+def all_of(reading: JournalCursor, count: int = MANY, size: int = LARGE) -> list[Record]:
     """Everything, in steps that are no larger than this."""
-    found: list[Record] = []
-    while taken := reading.read(records, size):
-        assert len(taken) <= records
-        found += taken
-    return found
+    records: list[Record] = []
+    while taken := reading.read(count, size):
+        assert len(taken) <= count
+        records += taken
+    return records
 
 
 @pytest.mark.parametrize("at_once", [1, 5, MANY])
 @pytest.mark.parametrize("control", [False, True])
 def test_steps_of_any_size_give_each_record_once(tmp_path: Path, reader: Readers, at_once: int, control: bool) -> None:
-    kept = varied(tmp_path)
-    expected = kept.control if control else kept.records
-    for start in (0, 7, kept.next):
-        reading = reader(kept, start, control=control)
+    fixture = varied(tmp_path)
+    expected = fixture.control if control else fixture.records
+    for start in (0, 7, fixture.next):
+        reading = reader(fixture, start, control=control)
         assert all_of(reading, at_once) == [record for record in expected if record.position >= start]
-        assert reading.position == kept.next
+        assert reading.position == fixture.next
 
 
 def test_a_step_ends_with_the_record_that_makes_it_too_large(tmp_path: Path, reader: Readers) -> None:
-    kept = Kept(tmp_path).append(3)
-    sizes = [len(record.payload) for record in kept.records]
-    reading = reader(kept)
+    fixture = JournalFixture(tmp_path).append(3)
+    sizes = [len(record.payload) for record in fixture.records]
+    reading = reader(fixture)
     assert len(reading.read(MANY, sum(sizes[:4]))) == 4
     assert len(reading.read(MANY, 1)) == 1
-    assert all_of(reading) == kept.records[5:]
+    assert all_of(reading) == fixture.records[5:]
 
 
-def change(what: str, kept: Kept, reading: JournalCursor) -> None:
+def change(what: str, fixture: JournalFixture, reading: JournalCursor) -> None:
     if "let go" in what:
         reading.release()
     if "sealed" in what:
-        kept.seal()
+        fixture.seal()
     if "compacted" in what:
-        for hour in kept.folder.hours():
-            compact_hour(kept.folder, hour)
+        for hour in fixture.folder.hours():
+            compact_hour(fixture.folder, hour)
 
 
 @pytest.mark.parametrize("what", ["sealed", "sealed, compacted", "let go", "let go, sealed, compacted"])
@@ -82,46 +82,46 @@ def change(what: str, kept: Kept, reading: JournalCursor) -> None:
 def test_what_changes_between_two_steps_changes_nothing_for_the_reader(
     tmp_path: Path, reader: Readers, what: str, after: int
 ) -> None:
-    kept = varied(tmp_path)
-    reading = reader(kept)
+    fixture = varied(tmp_path)
+    reading = reader(fixture)
     taken = reading.read(after, LARGE)
-    change(what, kept, reading)
-    kept.append(2)
-    assert taken + all_of(reading) == kept.records
+    change(what, fixture, reading)
+    fixture.append(2)
+    assert taken + all_of(reading) == fixture.records
 
 
 def test_what_is_appended_is_found_at_the_next_step_and_only_once(tmp_path: Path, reader: Readers) -> None:
-    kept = Kept(tmp_path)
-    reading, found = reader(kept), []
+    fixture = JournalFixture(tmp_path)
+    reading, records = reader(fixture), []
     for _ in range(4):
-        found += reading.read(MANY, LARGE)
-        kept.append()
-        kept.end()
-        kept.append()
-    assert found + all_of(reading) == kept.records
+        records += reading.read(MANY, LARGE)
+        fixture.append()
+        fixture.end()
+        fixture.append()
+    assert records + all_of(reading) == fixture.records
     assert reading.read(MANY, LARGE) == []
 
 
 def test_a_step_past_what_is_not_wanted_comes_to_an_end(
     tmp_path: Path, reader: Readers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(steps, "PARTS", 2)
-    kept = Kept(tmp_path).append(7)
-    reading = reader(kept, control=True)
-    assert reading.read(MANY, LARGE) == kept.control[:4]
+    monkeypatch.setattr(steps, "PARTS_PER_READ", 2)
+    fixture = JournalFixture(tmp_path).append(7)
+    reading = reader(fixture, control=True)
+    assert reading.read(MANY, LARGE) == fixture.control[:4]
     assert reading.position == 2 * IN_A_BLOCK
-    assert all_of(reading) == kept.control[4:]
+    assert all_of(reading) == fixture.control[4:]
 
 
 def test_what_stands_before_damage_is_given_before_the_damage_is_told(tmp_path: Path, reader: Readers) -> None:
-    kept = Kept(tmp_path).append(3)
-    log = kept.end()
-    kept.append()
+    fixture = JournalFixture(tmp_path).append(3)
+    log = fixture.end()
+    fixture.append()
     whole = bytearray(log.read_bytes())
     whole[-1] ^= 1
     log.write_bytes(whole)
-    reading = reader(kept)
-    assert reading.read(MANY, LARGE) == kept.records[: 2 * IN_A_BLOCK]
+    reading = reader(fixture)
+    assert reading.read(MANY, LARGE) == fixture.records[: 2 * IN_A_BLOCK]
     for _ in range(2):
         with pytest.raises(CorruptData, match=log.name):
             reading.read(MANY, LARGE)
@@ -130,25 +130,25 @@ def test_what_stands_before_damage_is_given_before_the_damage_is_told(tmp_path: 
 def test_what_retention_takes_away_meanwhile_is_stepped_over_and_another_hole_is_not(
     tmp_path: Path, reader: Readers
 ) -> None:
-    kept = Kept(tmp_path)
+    fixture = JournalFixture(tmp_path)
     for _ in range(3):
-        kept.append().seal()
-    first, second, _ = kept.folder.segments()
-    reading = reader(kept, 2)
+        fixture.append().seal()
+    first, second, _ = fixture.folder.segments()
+    reading = reader(fixture, 2)
     for path in (second.control, second.frames):
         path.unlink()
-    assert reading.read(MANY, LARGE) == kept.records[2:IN_A_BLOCK]
+    assert reading.read(MANY, LARGE) == fixture.records[2:IN_A_BLOCK]
     with pytest.raises(RecordsMissing, match=f"{IN_A_BLOCK} to {2 * IN_A_BLOCK - 1}"):
         reading.read(MANY, LARGE)
     for path in (first.control, first.frames):
         path.unlink()
-    assert reading.read(MANY, LARGE) == kept.records[2 * IN_A_BLOCK :]
+    assert reading.read(MANY, LARGE) == fixture.records[2 * IN_A_BLOCK :]
 
 
 def test_a_file_that_stays_away_is_told_by_name(tmp_path: Path, reader: Readers) -> None:
-    kept = Kept(tmp_path).append()
-    kept.seal()
-    (segment,) = kept.folder.segments()
+    fixture = JournalFixture(tmp_path).append()
+    fixture.seal()
+    (segment,) = fixture.folder.segments()
     segment.frames.unlink()
     with pytest.raises(CorruptData, match=segment.frames.name):
-        reader(kept).read(MANY, LARGE)
+        reader(fixture).read(MANY, LARGE)

@@ -141,7 +141,7 @@ def test_the_copy_of_the_checkpoint_is_only_a_short_cut(lab: LivingSpace, harm: 
         lab.files.seal_some(every=True)
     recovered = recover(lab.files.folder)
     assert snapshot(recovered.state) == snapshot(lab.state)
-    behind = lab.state.position - next(each.position for each in lab.records if each.event == "checkpoint")
+    behind = lab.state.position - next(record.position for record in lab.records if record.event == "checkpoint")
     if harm == "none" or sealed:
         assert recovered.entries == behind
     else:
@@ -172,7 +172,7 @@ def test_a_copy_of_the_checkpoint_from_before_retention_s_cut_is_passed_over(lab
     lab.join("carol")
     lab.files.end()
     lab.files.seal_some(every=True)
-    *cut, kept = [each for each in lab.files.folder.segments() if read_footer(each).checkpoint is not None]
+    *cut, kept = [record for record in lab.files.folder.segments() if read_footer(record).checkpoint is not None]
     assert cut
     for segment in lab.files.folder.segments():
         if segment.last < kept.first:
@@ -207,9 +207,9 @@ def test_a_checkpoint_of_another_fold_is_not_believed_and_all_is_folded_anew(lab
     lab.checkpoint()
     lab.join("carol")
     folder = written_anew(
-        lab, lambda records: [of_another_fold(each) if each.event == "checkpoint" else each for each in records]
+        lab, lambda records: [of_another_fold(record) if record.event == "checkpoint" else record for record in records]
     )
-    copy = next(each for each in Journal(folder.root, "lab").records() if each.event == "checkpoint")
+    copy = next(record for record in Journal(folder.root, "lab").records() if record.event == "checkpoint")
     wal.save_checkpoint(folder, copy)
     if sealed:
         for log in folder.logs():
@@ -263,9 +263,9 @@ def test_a_hole_without_a_checkpoint_is_damage_and_named(lab: LivingSpace, *, se
     if sealed:
         for log in folder.logs():
             seal_log(folder, log)
-    with pytest.raises(JournalDamaged) as told:
+    with pytest.raises(JournalDamaged) as raised:
         recover(folder)
-    assert str(told.value) == f"{folder.root}: the journal of 'lab' has no record 10: the next one is 12"
+    assert str(raised.value) == f"{folder.root}: the journal of 'lab' has no record 10: the next one is 12"
 
 
 def test_recovery_reads_no_more_than_what_is_behind_the_checkpoint(tmp_path: Path) -> None:
@@ -367,9 +367,9 @@ def test_damage_in_an_earlier_log_is_told_and_left_alone(lab: LivingSpace) -> No
     data = bytearray(first.read_bytes())
     data[100] ^= 1
     first.write_bytes(data)
-    with pytest.raises(JournalDamaged) as told:
+    with pytest.raises(JournalDamaged) as raised:
         recover(lab.files.folder)
-    assert str(told.value).startswith(f"{first}: damaged at byte 0: its checksum is wrong; the blocks before it are")
+    assert str(raised.value).startswith(f"{first}: damaged at byte 0: its checksum is wrong; the blocks before it are")
     assert first.read_bytes() == data
 
 
@@ -448,12 +448,12 @@ class Looks:
 
     def _counting(self, look: Callable[..., object]) -> Callable[..., object]:
         def looked(*arguments: object) -> object:
-            found = look(*arguments)
+            result = look(*arguments)
             self.count += 1
             if self.count == self._which:
                 for log in self._logs:
                     seal_log(self._folder, log)
-            return found
+            return result
 
         return looked
 
@@ -493,13 +493,13 @@ def test_two_sealers_of_one_log_make_one_segment(lab: LivingSpace) -> None:
             failed.append(error)
 
     sealers = [threading.Thread(target=seal_all) for _ in range(2)]
-    for each in sealers:
-        each.start()
-    for each in sealers:
-        each.join()
+    for record in sealers:
+        record.start()
+    for record in sealers:
+        record.join()
     assert failed == []
     assert folder.logs() == []
-    assert [(each.first, each.last) for each in folder.segments()] == [
+    assert [(record.first, record.last) for record in folder.segments()] == [
         (first_position(log), following - 1)
         for log, following in zip(logs, [*map(first_position, logs[1:]), lab.state.position + 1], strict=True)
     ]

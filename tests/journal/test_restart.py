@@ -24,8 +24,8 @@ def recorded(process: GatewayProcess) -> list[Record]:
 def accepted(process: GatewayProcess, participant: str, kind: str, **payload: Any) -> dict[str, Any]:
     answer = process.post(participant, kind, **payload)
     assert answer.status == 200, answer
-    told: dict[str, Any] = answer.json
-    return told
+    body: dict[str, Any] = answer.json
+    return body
 
 
 def refusal(process: GatewayProcess, participant: str, kind: str, **payload: Any) -> str:
@@ -88,7 +88,7 @@ def test_all_that_was_decided_before_a_restart_holds_after_it(tmp_path: Path, ho
         after = recorded(process)
         assert after[: len(before)] == before
         assert [record.position for record in after] == list(range(len(after)))
-        epochs = [msgspec.json.decode(each.payload)["epoch"] for each in after if each.event == "start"]
+        epochs = [msgspec.json.decode(record.payload)["epoch"] for record in after if record.event == "start"]
         assert len(set(epochs)) == len(epochs) == 2
         times = [record.time for record in after]
         assert times == sorted(times)
@@ -97,9 +97,9 @@ def test_all_that_was_decided_before_a_restart_holds_after_it(tmp_path: Path, ho
 def check_streams(process: GatewayProcess) -> None:
     """Streams, owners, writers, numbers, sequences and names."""
     bob, welcome = process.join("bob")
-    known = streams(welcome)
-    assert list(known) == ["stream-1", "voice"]
-    moves = known["stream-1"]
+    open_streams = streams(welcome)
+    assert list(open_streams) == ["stream-1", "voice"]
+    moves = open_streams["stream-1"]
     assert (moves["owner"], moves["authorized_writers"]) == ("alice", ["alice", "bob"])
     assert (moves["stream"]["frames"], moves["stream"]["owner_connected"]) == (8, False)
     process.join("alice")
@@ -107,7 +107,7 @@ def check_streams(process: GatewayProcess) -> None:
     accepted(process, "bob", "stream/data", **data("stream-1", 42))
     bob.send(frame(TEXT, b"#stream-1#y"))
     assert bob.echo().payload == b"#stream-1#y"
-    until(lambda: [each.frame_number for each in recorded(process) if each.frame_number] == list(range(1, 11)))
+    until(lambda: [record.frame_number for record in recorded(process) if record.frame_number] == list(range(1, 11)))
     assert accepted(process, "bob", "stream/request")["stream_id"] == "stream-3"
     announced = {"formats": [{"id": "bytes"}], "desired_id": "voice"}
     assert accepted(process, "bob", "stream/announce", **announced)["stream_id"] == "voice_2"
@@ -141,7 +141,7 @@ def test_who_does_not_come_back_within_the_grace_loses_what_was_waiting(tmp_path
         carol, welcome = process.join("carol")
         assert list(streams(welcome)) == ["stream-1", "voice"]
         closed = [carol.envelope("stream/close")["payload"] for _ in range(2)]
-        assert {each["stream_id"] for each in closed} == {"stream-1", "voice"}
+        assert {record["stream_id"] for record in closed} == {"stream-1", "voice"}
         process.kill()
         kinds = [(record.kind, record.stream_id, record.reason) for record in recorded(process)]
         assert ("stream/write-revoked", "stream-1", "disconnected") in kinds
@@ -175,6 +175,6 @@ def test_no_token_ever_reaches_the_journal(tmp_path: Path) -> None:
         assert process.stop() == 0
         tokens = [path.read_bytes() for path in (tmp_path / ".mew" / "tokens").glob("*.token")]
         assert len(tokens) >= len(LAB) + 1
-        kept = [record.payload for record in recorded(process)]
-        kept += [path.read_bytes() for path in process.journal.root.rglob("*") if path.is_file()]
-        assert [token for token in tokens if any(token in each for each in kept)] == []
+        contents = [record.payload for record in recorded(process)]
+        contents += [path.read_bytes() for path in process.journal.root.rglob("*") if path.is_file()]
+        assert [token for token in tokens if any(token in content for content in contents)] == []

@@ -51,7 +51,7 @@ def journal(path: Path, checkpoints: set[int], segments: int = 10) -> JournalFol
     return folder
 
 
-def kept(folder: JournalFolder) -> list[int]:
+def remaining_positions(folder: JournalFolder) -> list[int]:
     """The numbers of the segments that are there."""
     return [segment.first // 10 for segment in folder.segments()]
 
@@ -68,7 +68,7 @@ def cut(folder: JournalFolder, number: int, readers: dict[str, int] | None = Non
 def test_without_a_limit_everything_is_kept(tmp_path: Path) -> None:
     folder = journal(tmp_path, {3, 7})
     assert delete_expired(folder, keep_seconds=None, now=1 << 62) == []
-    assert kept(folder) == list(range(10))
+    assert remaining_positions(folder) == list(range(10))
 
 
 @pytest.mark.parametrize(
@@ -79,14 +79,14 @@ def test_the_last_checkpoint_that_is_older_than_the_limit_is_the_first_thing_kep
 ) -> None:
     folder = journal(tmp_path, {3, 7})
     assert cut(folder, limit) == list(range(first))
-    assert kept(folder) == list(range(first, 10))
+    assert remaining_positions(folder) == list(range(first, 10))
     assert cut(folder, limit) == []
 
 
 def test_without_a_checkpoint_nothing_goes(tmp_path: Path) -> None:
     folder = journal(tmp_path, set())
     assert cut(folder, 10_000) == []
-    assert kept(folder) == list(range(10))
+    assert remaining_positions(folder) == list(range(10))
 
 
 def test_a_limit_longer_than_time_itself_keeps_everything(tmp_path: Path) -> None:
@@ -100,7 +100,7 @@ def test_of_a_compacted_hour_the_checkpoint_that_is_old_enough_counts(tmp_path: 
         compact_hour(folder, hour)
     # Segments 3 to 5 are one, and the last of its two checkpoints is too young.
     assert cut(folder, 5) == [0]
-    assert kept(folder) == [3, 6, 9]
+    assert remaining_positions(folder) == [3, 6, 9]
 
 
 def test_a_damaged_segment_does_not_stop_it(tmp_path: Path) -> None:
@@ -125,7 +125,7 @@ def test_another_spaces_segments_stay(tmp_path: Path) -> None:
     folder = journal(tmp_path, {7})
     shutil.copytree(folder.sealed, folder.root / "space=other")
     cut(folder, 10)
-    assert kept(JournalFolder(folder.root, "other")) == list(range(10))
+    assert remaining_positions(JournalFolder(folder.root, "other")) == list(range(10))
 
 
 def test_below_a_log_that_is_not_sealed_nothing_goes(tmp_path: Path) -> None:
@@ -144,7 +144,7 @@ def test_nothing_goes_while_somebody_compacts(tmp_path: Path) -> None:
     folder = journal(tmp_path, {7})
     with exclusive_maintenance(folder), pytest.raises(CompactionDeferred):
         cut(folder, 10)
-    assert kept(folder) == list(range(10))
+    assert remaining_positions(folder) == list(range(10))
 
 
 # ------------------------------------------------------------------------------------------------------ readers
@@ -160,7 +160,7 @@ def test_the_cut_is_at_a_checkpoint_that_every_registered_reader_has_come_to(
     register_reader(folder, "ahead", 100)
     register_reader(folder, "pipeline", position)
     assert cut(folder, 10) == list(range(first))
-    assert kept(folder) == list(range(first, 10))
+    assert remaining_positions(folder) == list(range(first, 10))
 
 
 def test_a_reader_that_is_named_in_the_call_holds_as_well(tmp_path: Path) -> None:
@@ -192,7 +192,7 @@ def test_a_reader_of_whom_nothing_is_known_holds_everything(tmp_path: Path, cont
     (folder.log / "readers/pipeline.json").write_bytes(content)
     with pytest.raises(InvalidReader, match=r"pipeline\.json"):
         cut(folder, 10)
-    assert kept(folder) == list(range(10))
+    assert remaining_positions(folder) == list(range(10))
 
 
 @pytest.mark.parametrize("name", ["", "../x", "a/b", ".hidden", "a b"])
@@ -221,15 +221,15 @@ def test_a_reader_for_whom_there_is_no_room_leaves_nothing_behind(
 
 def test_a_crash_while_a_reader_registers_leaves_what_it_said_before_or_now(tmp_path: Path) -> None:
     folder = JournalFolder(tmp_path / "journal", "lab")
-    seen = []
+    positions = []
 
     def prepared(_number: int) -> tuple[JournalFolder, str, int]:
         register_reader(folder, "pipeline", 1)
         return folder, "pipeline", 2
 
     for _ in crashes(register_reader, prepared):
-        seen.append(registered_positions(folder)["pipeline"])
-    assert seen == [1, 1, 2, 2]
+        positions.append(registered_positions(folder)["pipeline"])
+    assert positions == [1, 1, 2, 2]
 
 
 # ------------------------------------------------------------------------------------------------------ crashes
@@ -241,8 +241,8 @@ def cut_at_eight(folder: JournalFolder) -> None:
 
 def seen_by_duckdb(root: Path) -> list[int]:
     with duckdb.connect(config={"threads": 1}) as database:
-        found = database.execute(f"SELECT position FROM read_parquet('{root}/**/*.parquet') ORDER BY 1").fetchall()
-    return [position for (position,) in found]
+        result = database.execute(f"SELECT position FROM read_parquet('{root}/**/*.parquet') ORDER BY 1").fetchall()
+    return [position for (position,) in result]
 
 
 def test_a_crash_at_any_step_leaves_a_journal_without_a_hole(tmp_path: Path) -> None:
@@ -263,11 +263,11 @@ def test_a_crash_at_any_step_leaves_a_journal_without_a_hole(tmp_path: Path) -> 
         assert [one.last + 1 for one in segments] == [*(other.first for other in segments[1:]), 100]
         for segment in segments:
             verify_segment(segment)
-        seen = seen_by_duckdb(folder.root)
-        assert len(seen) == len(set(seen))
-        assert set(range(segments[0].first, 100)) <= set(seen)
+        positions = seen_by_duckdb(folder.root)
+        assert len(positions) == len(set(positions))
+        assert set(range(segments[0].first, 100)) <= set(positions)
         cut(folder, 8)
-        assert kept(folder) == [7, 8, 9]
+        assert remaining_positions(folder) == [7, 8, 9]
         assert seen_by_duckdb(folder.root) == list(range(70, 100))
         assert folder.hours() == [folder.hour(TEN + 2 * HOUR), folder.hour(TEN + 3 * HOUR)]
         shutil.rmtree(tmp_path / str(number))
@@ -300,8 +300,8 @@ def test_what_is_half_written_where_something_stays_is_left_alone(tmp_path: Path
 
 
 def test_how_full_the_disk_is_is_told_even_before_the_journal_is_there(tmp_path: Path) -> None:
-    found = os.statvfs(tmp_path)
-    used = found.f_blocks - found.f_bfree
+    result = os.statvfs(tmp_path)
+    used = result.f_blocks - result.f_bfree
     assert disk_used(JournalFolder(tmp_path / "not/yet", "lab")) == pytest.approx(
-        used / (used + found.f_bavail), abs=0.05
+        used / (used + result.f_bavail), abs=0.05
     )

@@ -52,8 +52,8 @@ def glob(folder: JournalFolder) -> list[int]:
     pattern = str(folder.root / "**" / "*.parquet")
     if not list(folder.root.glob("**/*.parquet")):
         return []
-    found = duckdb.execute("select position from read_parquet(?) order by position", [pattern])
-    return [position for (position,) in found.fetchall()]
+    sealed = duckdb.execute("select position from read_parquet(?) order by position", [pattern])
+    return [position for (position,) in sealed.fetchall()]
 
 
 def files(folder: JournalFolder) -> set[str]:
@@ -122,11 +122,11 @@ def test_a_crash_at_any_step_costs_no_record_and_doubles_none(tmp_path: Path) ->
     for number in crashes(seal_log, prepare):
         folder = folders[number]
         log, everything = folder.log_file(0), list(range(15))
-        seen = glob(folder)
-        assert sorted(set(seen)) == seen
+        positions = glob(folder)
+        assert sorted(set(positions)) == positions
         for segment in folder.segments():
             verify_segment(segment)
-        assert log.exists() or seen == everything
+        assert log.exists() or positions == everything
         segment = sealed(folder, log)
         assert glob(folder) == everything
         assert files(folder) == {segment.control.name, segment.frames.name}
@@ -140,10 +140,10 @@ def trace(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     done: list[str] = []
 
     def noted(name: str, real: Any) -> Any:
-        def call(what: Any, *more: Any, **named: Any) -> Any:
+        def call(what: Any, *more: Any, **keywords: Any) -> Any:
             path = Path(f"/proc/self/fd/{what}").readlink() if isinstance(what, int) else Path(what)
             done.append(f"{name} {path.name}")
-            return real(what, *more, **named)
+            return real(what, *more, **keywords)
 
         return call
 
@@ -192,13 +192,13 @@ def test_a_log_in_a_larger_segment_that_is_whole_is_only_deleted(folder: Journal
 
 def test_two_that_seal_the_same_log_make_one_segment(folder: JournalFolder) -> None:
     log = logged(folder, blocks=200)
-    found: list[Segment | None] = []
-    both = [threading.Thread(target=lambda: found.append(seal_log(folder, log))) for _ in range(2)]
+    sealed: list[Segment | None] = []
+    both = [threading.Thread(target=lambda: sealed.append(seal_log(folder, log))) for _ in range(2)]
     for thread in both:
         thread.start()
     for thread in both:
         thread.join()
-    assert found == [Segment(folder.hour(HOUR), 0, 999)] * 2
+    assert sealed == [Segment(folder.hour(HOUR), 0, 999)] * 2
     assert glob(folder) == list(range(1000))
     verify_segment(*folder.segments())
 
@@ -219,16 +219,16 @@ def places(log: Path) -> Iterator[tuple[int, int]]:
 
 def test_a_log_with_a_flipped_bit_anywhere_is_neither_sealed_nor_deleted(folder: JournalFolder) -> None:
     log, chance = logged(folder), random.Random(7)
-    kept, blocks = log.read_bytes(), list(places(log))
+    contents, blocks = log.read_bytes(), list(places(log))
     heads = [8 * begin + bit for begin, _ in blocks for bit in range(8 * BLOCK_HEAD_BYTES)]
-    for bit in [*chance.sample(heads, 100), *chance.sample(range(8 * len(kept)), 100)]:
+    for bit in [*chance.sample(heads, 100), *chance.sample(range(8 * len(contents)), 100)]:
         damaged(log, bit)
         with pytest.raises(LogDamaged) as damage:
             seal_log(folder, log)
         (begin,) = [begin for begin, end in blocks if begin <= bit // 8 < end]
         assert (damage.value.path, damage.value.offset) == (log, begin)
         assert files(folder) == {log.name}
-        log.write_bytes(kept)
+        log.write_bytes(contents)
 
 
 def test_a_log_with_a_torn_end_is_neither_sealed_nor_deleted(folder: JournalFolder) -> None:
@@ -242,8 +242,8 @@ def test_a_log_with_a_torn_end_is_neither_sealed_nor_deleted(folder: JournalFold
 def test_a_log_with_a_hole_is_neither_sealed_nor_deleted(folder: JournalFolder) -> None:
     log = logged(folder)
     (_, begin), (end, _), *_ = [*places(log)][:1] + [*places(log)][2:]
-    kept = log.read_bytes()
-    log.write_bytes(kept[:begin] + kept[end:])
+    contents = log.read_bytes()
+    log.write_bytes(contents[:begin] + contents[end:])
     with pytest.raises(LogDamaged, match="position 5 is missing: the next one is 10"):
         seal_log(folder, log)
     assert files(folder) == {log.name}
@@ -259,10 +259,10 @@ def test_a_log_under_another_name_is_neither_sealed_nor_deleted(folder: JournalF
 @pytest.mark.parametrize("part", ["control", "frames"])
 def test_a_damaged_segment_is_sealed_again_while_its_log_is_there(folder: JournalFolder, part: str) -> None:
     log = logged(folder)
-    kept = log.read_bytes()
+    contents = log.read_bytes()
     segment = sealed(folder, log)
     damaged(getattr(segment, part), 800)
-    log.write_bytes(kept)
+    log.write_bytes(contents)
     with pytest.raises(CorruptData):
         verify_segment(segment)
     assert sealed(folder, log) == segment

@@ -32,7 +32,7 @@ def entries(first: int = 0) -> list[JournalEntry]:
 
 
 def batches(*many: Sequence[JournalEntry]) -> Iterator[pa.RecordBatch]:
-    return (to_arrow(encode_block(each)) for each in many)
+    return (to_arrow(encode_block(entries_of_block)) for entries_of_block in many)
 
 
 @pytest.fixture
@@ -67,11 +67,11 @@ def test_the_footer_says_what_the_segment_is(hour: Path) -> None:
     assert (footer.epochs, footer.checkpoint, footer.compacted) == (("e-8", "e-16"), 20, True)
 
 
-@pytest.mark.parametrize("wanted", [["position"], ["kind", "position"]])
-def test_the_columns_that_were_asked_for_are_read(hour: Path, wanted: list[str]) -> None:
+@pytest.mark.parametrize("columns", [["position"], ["kind", "position"]])
+def test_the_columns_that_were_asked_for_are_read(hour: Path, columns: list[str]) -> None:
     segment = write_segment(hour, batches(entries()))
-    assert read_control(segment, wanted).column_names == wanted
-    assert read_frames(segment, wanted).column_names == wanted
+    assert read_control(segment, columns).column_names == columns
+    assert read_frames(segment, columns).column_names == columns
 
 
 def test_a_segment_without_frames_has_no_frames_file(hour: Path) -> None:
@@ -160,30 +160,30 @@ def whole(hour: Path) -> Segment:
 def test_a_flipped_bit_anywhere_in_either_file_is_found(hour: Path) -> None:
     segment, chance = whole(hour), random.Random(7)
     for path in (segment.control, segment.frames):
-        kept = path.read_bytes()
+        contents = path.read_bytes()
         for _ in range(100):
-            bit = chance.randrange(8 * len(kept))
-            flipped = bytearray(kept)
+            bit = chance.randrange(8 * len(contents))
+            flipped = bytearray(contents)
             flipped[bit // 8] ^= 1 << bit % 8
             path.write_bytes(flipped)
             with pytest.raises(SegmentDamaged) as damage:
                 verify_segment(segment)
             assert damage.value.path == path
             assert str(path) in str(damage.value)
-        path.write_bytes(kept)
+        path.write_bytes(contents)
     verify_segment(segment)
 
 
 def test_a_file_cut_off_anywhere_is_found(hour: Path) -> None:
     segment, chance = whole(hour), random.Random(7)
     for path in (segment.control, segment.frames):
-        kept = path.read_bytes()
-        for size in [0, 1, len(kept) - 1, *(chance.randrange(len(kept)) for _ in range(20))]:
-            path.write_bytes(kept[:size])
+        contents = path.read_bytes()
+        for size in [0, 1, len(contents) - 1, *(chance.randrange(len(contents)) for _ in range(20))]:
+            path.write_bytes(contents[:size])
             with pytest.raises(SegmentDamaged) as damage:
                 verify_segment(segment)
             assert damage.value.path == path
-        path.write_bytes(kept)
+        path.write_bytes(contents)
     verify_segment(segment)
 
 

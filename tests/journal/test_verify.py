@@ -23,13 +23,13 @@ from mew.journal.wal import LogWriter, read_blocks
 from mew.journal.writer import JournalWriter
 from mew.protocol.records import Record
 from tests.journal.bit_flips import Flips, read_until_damage, verified
-from tests.journal.journal_fixture import NOON, Kept, entries, varied
+from tests.journal.journal_fixture import NOON, JournalFixture, entries, varied
 
 FLIPS = 100
 
 
-def only_problem(kept: Kept) -> JournalProblem:
-    (problem,) = verified(kept).problems
+def only_problem(fixture: JournalFixture) -> JournalProblem:
+    (problem,) = verified(fixture).problems
     return problem
 
 
@@ -38,16 +38,16 @@ def chat(position: int, time: int) -> Record:
 
 
 def test_a_whole_journal_has_no_problems_and_is_counted(tmp_path: Path) -> None:
-    kept = varied(tmp_path)
-    seen: list[tuple[int, int]] = []
-    report = verify_journal(kept.folder.root, "lab", lambda done, total: seen.append((done, total)))
+    fixture = varied(tmp_path)
+    progress: list[tuple[int, int]] = []
+    report = verify_journal(fixture.folder.root, "lab", lambda done, total: progress.append((done, total)))
     assert (report.problems, report.damaged) == ((), False)
-    assert (report.first, report.last, report.records) == (0, kept.next - 1, kept.next)
+    assert (report.first, report.last, report.records) == (0, fixture.next - 1, fixture.next)
     assert (report.segments, report.logs, report.blocks, report.unreachable) == (3, 3, 5, 0)
-    files = [path for path in kept.folder.root.rglob("*") if path.is_file()]
+    files = [path for path in fixture.folder.root.rglob("*") if path.is_file()]
     assert report.bytes == sum(path.stat().st_size for path in files)
-    assert [done for done, _ in seen] == sorted({done for done, _ in seen})
-    assert {total for _, total in seen} == {report.bytes} == {seen[-1][0]}
+    assert [done for done, _ in progress] == sorted({done for done, _ in progress})
+    assert {total for _, total in progress} == {report.bytes} == {progress[-1][0]}
 
 
 def test_where_there_is_no_journal_nothing_is_wrong(tmp_path: Path) -> None:
@@ -62,45 +62,45 @@ def test_where_there_is_no_journal_nothing_is_wrong(tmp_path: Path) -> None:
 def test_a_log_cut_off_at_any_byte_of_its_last_block_is_torn_there_or_damaged_if_it_was_synced(
     tmp_path: Path, synced: bool
 ) -> None:
-    kept = Kept(tmp_path).append(3)
+    fixture = JournalFixture(tmp_path).append(3)
     if synced:
-        kept.sync()
-    log = kept.end()
+        fixture.sync()
+    log = fixture.end()
     whole = log.read_bytes()
     *before, last = read_blocks(log)
     assert len(before) == 2
     for size in range(last.offset + 1, len(whole)):
         log.write_bytes(whole[:size])
-        report = verified(kept)
+        report = verified(fixture)
         (problem,) = report.problems
         assert (problem.path, problem.place) == (log, f"byte {last.offset}")
         assert problem.sort == ("damage" if synced else "torn")
         assert report.records == 12
-        records, damage = read_until_damage(kept)
-        assert records == kept.records[:12]
+        records, damage = read_until_damage(fixture)
+        assert records == fixture.records[:12]
         assert (damage is not None) is synced
 
 
 def test_a_synced_log_cut_off_between_two_blocks_is_damaged(tmp_path: Path) -> None:
-    kept = Kept(tmp_path).append(3)
-    kept.sync()
-    log = kept.end()
+    fixture = JournalFixture(tmp_path).append(3)
+    fixture.sync()
+    log = fixture.end()
     end = list(read_blocks(log))[-1].offset
     os.truncate(log, end)
-    assert str(only_problem(kept)).startswith(f"{log}: byte {end}: ")
+    assert str(only_problem(fixture)).startswith(f"{log}: byte {end}: ")
     log.unlink()
-    assert str(only_problem(kept)).startswith(f"{log}: it is missing, and ")
+    assert str(only_problem(fixture)).startswith(f"{log}: it is missing, and ")
 
 
 def test_whole_blocks_behind_a_damaged_one_are_found_though_nobody_reaches_them(tmp_path: Path) -> None:
-    kept = Kept(tmp_path).append(5)
-    log = kept.end()
-    kept.append()
+    fixture = JournalFixture(tmp_path).append(5)
+    log = fixture.end()
+    fixture.append()
     data = bytearray(log.read_bytes())
     second, fourth = (list(read_blocks(log))[number].offset for number in (1, 3))
     for damaged in (data[:second] + b"MEWJ" + data[second + 200 :], data[: second + 20] + b"!" + data[second + 20 :]):
         log.write_bytes(damaged)
-        report = verified(kept)
+        report = verified(fixture)
         assert [problem.place for problem in report.problems] == [f"byte {second}"]
         assert report.problems[0].what.endswith(
             "records 6 to 11 are lost; 18 records behind it are whole but unreachable"
@@ -109,7 +109,7 @@ def test_whole_blocks_behind_a_damaged_one_are_found_though_nobody_reaches_them(
     data[second + 100] ^= 1
     data[fourth + 100] ^= 1
     log.write_bytes(data)
-    report = verified(kept)
+    report = verified(fixture)
     assert [problem.what.partition("; ")[2] for problem in report.problems] == [
         "records 6 to 11 are lost; 6 records behind it are whole but unreachable",
         "records 18 to 23 are lost; 6 records behind it are whole but unreachable",
@@ -117,156 +117,158 @@ def test_whole_blocks_behind_a_damaged_one_are_found_though_nobody_reaches_them(
 
 
 def test_a_copy_of_a_block_in_a_frame_is_not_taken_for_a_block(tmp_path: Path) -> None:
-    kept = Kept(tmp_path).append()
-    copied = kept.folder.logs()[0].read_bytes()
-    kept.write([FrameBatch(6, NOON + 1, "bob", "moves", 1, 7, [b"#moves#" + copied * 2])])
-    kept.append()
-    log = kept.end()
+    fixture = JournalFixture(tmp_path).append()
+    copied = fixture.folder.logs()[0].read_bytes()
+    fixture.write([FrameBatch(6, NOON + 1, "bob", "moves", 1, 7, [b"#moves#" + copied * 2])])
+    fixture.append()
+    log = fixture.end()
     second = list(read_blocks(log))[1].offset
     data = bytearray(log.read_bytes())
     data[second + 8] ^= 1  # its version, so that its length is not believed either
     log.write_bytes(data)
-    assert only_problem(kept).what.endswith("records 6 to 6 are lost; 6 records behind it are whole but unreachable")
+    assert only_problem(fixture).what.endswith("records 6 to 6 are lost; 6 records behind it are whole but unreachable")
 
 
 def test_a_sealed_log_that_is_damaged_before_it_is_deleted_is_damaged_and_loses_nothing(tmp_path: Path) -> None:
-    kept = varied(tmp_path)
-    log = kept.folder.logs()[0]
+    fixture = varied(tmp_path)
+    log = fixture.folder.logs()[0]
     data = bytearray(log.read_bytes())
     data[100] ^= 1
     log.write_bytes(data)
-    problem = only_problem(kept)
+    problem = only_problem(fixture)
     assert (problem.path, problem.place) == (log, "byte 0")
     assert "lost" not in problem.what
-    assert list(Journal(kept.folder.root, "lab").records()) == kept.records
+    assert list(Journal(fixture.folder.root, "lab").records()) == fixture.records
 
 
 def test_a_log_whose_name_is_not_its_first_position_is_found(tmp_path: Path) -> None:
-    kept = Kept(tmp_path).append()
-    kept.end().rename(kept.folder.log_file(3))
-    assert str(only_problem(kept)) == (
-        f"{kept.folder.log_file(3)}: byte 0: its first position is 0, and 3 should come here"
+    fixture = JournalFixture(tmp_path).append()
+    fixture.end().rename(fixture.folder.log_file(3))
+    assert str(only_problem(fixture)) == (
+        f"{fixture.folder.log_file(3)}: byte 0: its first position is 0, and 3 should come here"
     )
 
 
 def test_a_hole_within_a_log_is_found(tmp_path: Path) -> None:
-    kept = Kept(tmp_path).append()
-    kept.next += 5
-    kept.append()
-    offset = list(read_blocks(kept.end()))[1].offset
-    assert {problem.place for problem in verified(kept).problems} == {f"byte {offset}", ""}
-    assert "records 6 to 10, which come before it, are missing" in str(verified(kept).problems[-1])
+    fixture = JournalFixture(tmp_path).append()
+    fixture.next += 5
+    fixture.append()
+    offset = list(read_blocks(fixture.end()))[1].offset
+    assert {problem.place for problem in verified(fixture).problems} == {f"byte {offset}", ""}
+    assert "records 6 to 10, which come before it, are missing" in str(verified(fixture).problems[-1])
 
 
 def test_a_time_that_goes_back_is_found_in_logs_and_segments(tmp_path: Path) -> None:
-    kept = Kept(tmp_path)
+    fixture = JournalFixture(tmp_path)
     times = [NOON + 3, NOON + 5, NOON + 4]
     for time in times:
-        kept.write([chat(kept.next, time), FrameBatch(kept.next + 1, time, "bob", "moves", 1, 7, [b"#moves#x"])])
-    log = kept.end()
+        fixture.write(
+            [chat(fixture.next, time), FrameBatch(fixture.next + 1, time, "bob", "moves", 1, 7, [b"#moves#x"])]
+        )
+    log = fixture.end()
     offset = list(read_blocks(log))[2].offset
     what = "is before that of the record before it"
-    assert str(only_problem(kept)) == f"{log}: byte {offset}: the time of record 4 {what}"
-    kept.seal()
-    (segment,) = kept.folder.segments()
-    assert str(only_problem(kept)) == f"{segment.control}: row 2: its time {what}"
-    kept.write([chat(6, NOON)])
-    assert len(verified(kept).problems) == 2
+    assert str(only_problem(fixture)) == f"{log}: byte {offset}: the time of record 4 {what}"
+    fixture.seal()
+    (segment,) = fixture.folder.segments()
+    assert str(only_problem(fixture)) == f"{segment.control}: row 2: its time {what}"
+    fixture.write([chat(6, NOON)])
+    assert len(verified(fixture).problems) == 2
 
 
 # Segments
 
 
 def test_a_hole_between_two_files_is_found(tmp_path: Path) -> None:
-    kept = varied(tmp_path)
-    _, gone, behind = kept.folder.segments()
+    fixture = varied(tmp_path)
+    _, gone, behind = fixture.folder.segments()
     gone.control.unlink()
-    assert str(only_problem(kept)) == (f"{behind.control}: records 12 to 29, which come before it, are missing")
+    assert str(only_problem(fixture)) == (f"{behind.control}: records 12 to 29, which come before it, are missing")
 
 
 def test_what_went_unrecorded_is_told_and_no_damage(tmp_path: Path) -> None:
-    kept = Kept(tmp_path).append()
-    kept.end()
-    kept.next += 4
-    kept.checkpoint()
+    fixture = JournalFixture(tmp_path).append()
+    fixture.end()
+    fixture.next += 4
+    fixture.checkpoint()
     for _ in range(2):
-        problem = only_problem(kept)
-        assert (problem.sort, verified(kept).damaged) == ("unrecorded", False)
+        problem = only_problem(fixture)
+        assert (problem.sort, verified(fixture).damaged) == ("unrecorded", False)
         assert "records 6 to 9, which come before it, are missing; a checkpoint" in problem.what
-        kept.seal()
+        fixture.seal()
 
 
 def test_a_beginning_that_is_missing_needs_a_checkpoint(tmp_path: Path) -> None:
-    kept = Kept(tmp_path).append()
-    kept.seal()
-    kept.append().seal()
-    kept.folder.segments()[0].control.unlink()
-    assert only_problem(kept).what == "records 0 to 5 are missing, and no checkpoint makes up for them"
-    kept.checkpoint()
-    assert verified(kept).problems == ()
-    assert verified(kept).first == 6
+    fixture = JournalFixture(tmp_path).append()
+    fixture.seal()
+    fixture.append().seal()
+    fixture.folder.segments()[0].control.unlink()
+    assert only_problem(fixture).what == "records 0 to 5 are missing, and no checkpoint makes up for them"
+    fixture.checkpoint()
+    assert verified(fixture).problems == ()
+    assert verified(fixture).first == 6
 
 
 def test_segments_that_overlap_are_found_and_those_that_contain_another_are_not_wrong(tmp_path: Path) -> None:
-    kept = varied(tmp_path)
-    segment = kept.folder.segments()[0]
+    fixture = varied(tmp_path)
+    segment = fixture.folder.segments()[0]
     write_segment(segment.hour, [to_arrow(encode_block(entries(6, NOON + 1) + entries(12, NOON + 2)))])
-    names = [each.control.name for each in kept.folder.segments()]
-    assert [problem.what for problem in verified(kept).problems] == [
+    names = [segment.control.name for segment in fixture.folder.segments()]
+    assert [problem.what for problem in verified(fixture).problems] == [
         f"its positions 6 to 11 are in {names[0]} too",
         f"its positions 12 to 17 are in {names[1]} too",
     ]
-    shutil.rmtree(kept.folder.root)
-    kept.folder.log.mkdir(parents=True)
+    shutil.rmtree(fixture.folder.root)
+    fixture.folder.log.mkdir(parents=True)
     write_segment(segment.hour, [to_arrow(encode_block(entries(0, NOON)))])
     write_segment(segment.hour, [to_arrow(encode_block(entries(0, NOON) + entries(6, NOON + 1)))])
-    assert verified(kept).problems == ()
+    assert verified(fixture).problems == ()
 
 
 def test_a_log_of_which_a_part_is_sealed_is_found(tmp_path: Path) -> None:
-    kept = Kept(tmp_path)
-    kept.write(entries(0, NOON) + entries(6, NOON + 1))
-    write_segment(kept.folder.hour(NOON), [to_arrow(encode_block(entries(0, NOON)))])
-    assert only_problem(kept).what == "its positions 0 to 5 are sealed too"
-    assert verified(kept).records == 12
+    fixture = JournalFixture(tmp_path)
+    fixture.write(entries(0, NOON) + entries(6, NOON + 1))
+    write_segment(fixture.folder.hour(NOON), [to_arrow(encode_block(entries(0, NOON)))])
+    assert only_problem(fixture).what == "its positions 0 to 5 are sealed too"
+    assert verified(fixture).records == 12
 
 
 def test_a_missing_frames_file_and_one_that_nobody_knows_of_are_found(tmp_path: Path) -> None:
-    kept = varied(tmp_path)
-    one, other, _ = kept.folder.segments()
+    fixture = varied(tmp_path)
+    one, other, _ = fixture.folder.segments()
     shutil.move(one.frames, other.frames)
-    assert [(problem.path, problem.place) for problem in verified(kept).problems] == [
+    assert [(problem.path, problem.place) for problem in verified(fixture).problems] == [
         (one.frames, ""),
         (other.frames, ""),
     ]
 
 
 def test_an_event_that_nobody_knows_is_found(tmp_path: Path) -> None:
-    kept = Kept(tmp_path)
+    fixture = JournalFixture(tmp_path)
     odd = to_arrow(encode_block([chat(0, NOON), chat(1, NOON)])).to_pylist()
     odd[1]["event"] = "miracle"
     table = to_arrow(encode_block([chat(0, NOON)])).schema.empty_table()
-    segment = write_segment(kept.folder.hour(NOON), [type(table).from_pylist(odd, table.schema)])
-    assert str(only_problem(kept)) == f"{segment.control}: row 1: unknown event 'miracle'"
+    segment = write_segment(fixture.folder.hour(NOON), [type(table).from_pylist(odd, table.schema)])
+    assert str(only_problem(fixture)) == f"{segment.control}: row 1: unknown event 'miracle'"
 
 
 def test_segments_cut_off_anywhere_are_damaged(tmp_path: Path) -> None:
-    kept = varied(tmp_path)
-    segment = kept.folder.segments()[1]
+    fixture = varied(tmp_path)
+    segment = fixture.folder.segments()[1]
     for path in (segment.control, segment.frames):
         whole = path.read_bytes()
         for size in range(0, len(whole), len(whole) // 25):
             path.write_bytes(whole[:size])
-            problem = only_problem(kept)
+            problem = only_problem(fixture)
             assert (problem.path, problem.place, problem.sort) == (path, "", "damage")
-            assert read_until_damage(kept)[0] == kept.records[:12]
+            assert read_until_damage(fixture)[0] == fixture.records[:12]
         path.write_bytes(whole)
 
 
 def test_a_damaged_page_is_named_by_its_row_group(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(segments, "GROUP_ROWS", 4)
-    kept = varied(tmp_path)
-    segment = kept.folder.segments()[1]
+    fixture = varied(tmp_path)
+    segment = fixture.folder.segments()[1]
     groups = 0
     for path in (segment.control, segment.frames):
         whole = path.read_bytes()
@@ -276,18 +278,18 @@ def test_a_damaged_page_is_named_by_its_row_group(tmp_path: Path, monkeypatch: p
             begin = min(chunk.data_page_offset, chunk.dictionary_page_offset or chunk.data_page_offset)
             end = begin + chunk.total_compressed_size
             path.write_bytes(whole[: end - 1] + bytes([whole[end - 1] ^ 1]) + whole[end:])
-            assert str(only_problem(kept)) == f"{path}: row group {group}: its checksum is wrong"
+            assert str(only_problem(fixture)) == f"{path}: row group {group}: its checksum is wrong"
         path.write_bytes(whole)
         groups += metadata.num_row_groups
     assert groups > 2
-    assert verified(kept).problems == ()
+    assert verified(fixture).problems == ()
 
 
 def test_a_flipped_bit_anywhere_is_found_and_named_and_nothing_is_invented(tmp_path: Path) -> None:
     flips = Flips(varied(tmp_path))
     for seed in range(FLIPS):
         flips.flip_and_check(seed)
-    assert verified(flips.kept).problems == ()
+    assert verified(flips.fixture).problems == ()
 
 
 # While others are at work
@@ -295,24 +297,24 @@ def test_a_flipped_bit_anywhere_is_found_and_named_and_nothing_is_invented(tmp_p
 
 @pytest.mark.parametrize("change", ["seal", "compact"])
 def test_what_is_sealed_or_compacted_meanwhile_is_verified_where_it_is_then(tmp_path: Path, change: str) -> None:
-    kept = Kept(tmp_path)
+    fixture = JournalFixture(tmp_path)
     for _ in range(4):
-        kept.append(2)
+        fixture.append(2)
         if change == "compact":
-            kept.seal()
+            fixture.seal()
         else:
-            kept.end()
-    kept.next_hour()
-    kept.append().end()
+            fixture.end()
+    fixture.next_hour()
+    fixture.append().end()
 
     def act() -> None:
         if change == "seal":
-            kept.seal()
+            fixture.seal()
         else:
-            compact_hour(kept.folder, kept.folder.hour(NOON))
+            compact_hour(fixture.folder, fixture.folder.hour(NOON))
 
     for after in (1, 2, 3):
-        report = verify_journal(kept.folder.root, "lab", Once(after, act))
+        report = verify_journal(fixture.folder.root, "lab", Once(after, act))
         assert report.problems == ()
         assert (report.first, report.last, report.records) == (0, 53, 54)
 
@@ -332,15 +334,15 @@ class Once:
 
 
 def test_a_log_that_is_being_written_to_is_not_damaged(tmp_path: Path) -> None:
-    kept = Kept(tmp_path).append(2)
-    assert kept.writer is not None
-    kept.sync()
+    fixture = JournalFixture(tmp_path).append(2)
+    assert fixture.writer is not None
+    fixture.sync()
     half = encode_block(entries(12, NOON + 2))[:40]
-    log = kept.writer.path
+    log = fixture.writer.path
     log.write_bytes(log.read_bytes() + half)
-    assert only_problem(kept).sort == "torn"
-    LogWriter(kept.folder.log_file(18)).close()
-    assert only_problem(kept).sort == "damage"
+    assert only_problem(fixture).sort == "torn"
+    LogWriter(fixture.folder.log_file(18)).close()
+    assert only_problem(fixture).sort == "damage"
 
 
 def test_a_journal_that_is_written_to_all_the_while_is_never_taken_for_damaged(tmp_path: Path) -> None:

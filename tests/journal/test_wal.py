@@ -89,11 +89,11 @@ def test_a_flipped_bit_anywhere_is_found_and_nothing_is_invented(tmp_path: Path)
         flipped[bit // 8] ^= 1 << bit % 8
         path.write_bytes(flipped)
         sound = sum(end <= bit // 8 for end in ends[1:])
-        seen: list[int] = []
+        read: list[int] = []
         with pytest.raises(LogDamaged) as damage:
             for position in positions(path):
-                seen.append(position)
-        assert seen == list(range(4 * sound))
+                read.append(position)
+        assert read == list(range(4 * sound))
         assert damage.value.offset == ends[sound]
 
 

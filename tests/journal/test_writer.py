@@ -184,17 +184,17 @@ def test_an_hour_ends_its_file_and_no_block_has_two_hours(tmp_path: Path) -> Non
     hours = [
         {record.time // HOUR for block in read_blocks(path) for record in block.records()} for path in harness.closed
     ]
-    assert [len(each) for each in hours] == [1, 1, 1]
+    assert [len(blocks_of_hour) for blocks_of_hour in hours] == [1, 1, 1]
     assert harness.positions() == list(range(9))
 
 
 def test_a_file_is_on_the_disk_before_anybody_is_told_that_it_is_complete(tmp_path: Path) -> None:
     harness = WriterHarness(tmp_path, JournalSettings(sync="os", interval_ms=60_000, segment_seconds=3600))
-    seen: list[tuple[int, int]] = []
-    harness.writer._on_closed = lambda _: seen.append((harness.writer.synced, harness.writer.stats.syncs))
+    syncs_at_close: list[tuple[int, int]] = []
+    harness.writer._on_closed = lambda _: syncs_at_close.append((harness.writer.synced, harness.writer.stats.syncs))
     harness.turn(control(0), frames(1, 4))
     harness.writer.close()
-    assert seen == [(4, 1)]
+    assert syncs_at_close == [(4, 1)]
 
 
 def test_closing_writes_and_syncs_all_that_was_added(tmp_path: Path) -> None:
@@ -267,12 +267,12 @@ def test_behind_a_checkpoint_the_counting_begins_anew(tmp_path: Path) -> None:
     writer = JournalWriter(
         folder, LONG, on_closed=lambda _: None, on_problem=lambda _: None, behind=ReplayBudget.ENTRIES
     )
-    wanted = [writer.wants_checkpoint]
+    requests = [writer.wants_checkpoint]
     writer.add(control(0, event="checkpoint"))
     assert writer.commit()
-    wanted.append(writer.wants_checkpoint)
+    requests.append(writer.wants_checkpoint)
     writer.close()
-    assert wanted == [True, False]
+    assert requests == [True, False]
 
 
 # ------------------------------------------------------------------------------------- what cannot be written
@@ -410,7 +410,7 @@ def test_half_a_block_is_taken_back_before_the_next_try(tmp_path: Path, monkeypa
 def test_who_goes_on_without_a_record_drops_it_and_begins_again_with_a_checkpoint(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(writing_it, "HOLE_SECONDS", 0.3)
+    monkeypatch.setattr(writing_it, "GAP_SECONDS", 0.3)
     with writing(tmp_path, JournalSettings(interval_ms=1, segment_seconds=3600, on_error="continue")) as harness:
         assert harness.turn(control(0))
         disk = FailingCall(monkeypatch, "write", errno.ENOSPC)
@@ -435,7 +435,7 @@ def test_who_goes_on_without_a_record_drops_it_and_begins_again_with_a_checkpoin
 def test_a_checkpoint_that_cannot_be_written_either_is_asked_for_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(writing_it, "HOLE_SECONDS", 0.3)
+    monkeypatch.setattr(writing_it, "GAP_SECONDS", 0.3)
     with writing(tmp_path, JournalSettings(interval_ms=1, segment_seconds=3600, on_error="continue")) as harness:
         disk = FailingCall(monkeypatch, "write", errno.ENOSPC)
         assert harness.turn(control(0))

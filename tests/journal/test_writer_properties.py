@@ -122,7 +122,7 @@ class Sequence:
 def running(settings: JournalSettings) -> Iterator[Sequence]:
     """A writer whose thread does nothing without an error, and whose gaps request a checkpoint immediately."""
     with TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
-        patch.setattr(writer_module, "HOLE_SECONDS", 0.0)
+        patch.setattr(writer_module, "GAP_SECONDS", 0.0)
         sequence = Sequence(WriterHarness(Path(folder), settings), Disk(patch))
         try:
             yield sequence

@@ -101,8 +101,8 @@ class FailingCall:
         self._call: Callable[..., Any] = getattr(os, name)
         patch.setattr(os, name, self)
 
-    def __call__(self, *arguments: Any, **named: Any) -> Any:
+    def __call__(self, *arguments: Any, **keywords: Any) -> Any:
         if self.number is not None:
             self.calls += 1
             raise OSError(self.number, os.strerror(self.number))
-        return self._call(*arguments, **named)
+        return self._call(*arguments, **keywords)

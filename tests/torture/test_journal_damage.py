@@ -13,4 +13,4 @@ def test_a_thousand_flipped_bits_are_each_found_and_named(tmp_path: Path) -> Non
     flips = Flips(varied(tmp_path))
     for seed in range(1_000_000, 1_000_000 + FLIPS):
         flips.flip_and_check(seed)
-    assert verified(flips.kept).problems == ()
+    assert verified(flips.fixture).problems == ()

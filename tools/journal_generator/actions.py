@@ -147,10 +147,10 @@ def revoke_capability(simulation: Simulation, granted: Granted, capability: dict
     position = prediction.expect("envelope", participants.HOST, "capability/revoke")
     what = {"grant_id": granted.grant_id} if capability is None else {"capabilities": [capability]}
     message = simulation.compose(participants.HOST, "capability/revoke", {"recipient": granted.recipient, **what})[1]
-    held = model.grants.get(granted.recipient, set())
-    _predict_capability_change(simulation, prediction, granted.recipient, changed=granted.grant_id in held)
-    if granted.grant_id in held:
-        held.remove(granted.grant_id)
+    grants = model.grants.get(granted.recipient, set())
+    _predict_capability_change(simulation, prediction, granted.recipient, changed=granted.grant_id in grants)
+    if granted.grant_id in grants:
+        grants.remove(granted.grant_id)
         granted.revoked = position
     simulation.receive(participants.HOST, message, prediction)
 
@@ -358,8 +358,8 @@ def data_payload(simulation: Simulation, stream: OpenStream, sequence: int, *, f
     """Return the payload of a `stream/data` envelope."""
     format_ids = stream.truth.format_ids[:1]
     content = msgspec.Raw(stream.content(simulation.rng, fits=fits))
-    named: dict[str, Any] = {"format_id": format_ids[0]} if format_ids else {}
-    return {**_stream_fields(simulation, stream), "sequence": sequence, **named, "content": content}
+    format_field: dict[str, Any] = {"format_id": format_ids[0]} if format_ids else {}
+    return {**_stream_fields(simulation, stream), "sequence": sequence, **format_field, "content": content}
 
 
 def send_rejected_frame(

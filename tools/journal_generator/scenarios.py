@@ -438,9 +438,9 @@ def envelopes_without_effect(simulation: Simulation) -> Scenario:
     stream = _pick_stream(simulation)
     if stream is None:
         return
-    named = {"stream_id": stream.stream_id}
-    actions.send(simulation, HOST, "stream/open", {**named, "owner": HOST}, stream_id=stream.stream_id)
-    actions.send(simulation, HOST, "stream/quality", {**named, "loss": 0.01}, stream_id=stream.stream_id)
+    format_field = {"stream_id": stream.stream_id}
+    actions.send(simulation, HOST, "stream/open", {**format_field, "owner": HOST}, stream_id=stream.stream_id)
+    actions.send(simulation, HOST, "stream/quality", {**format_field, "loss": 0.01}, stream_id=stream.stream_id)
     actions.send(simulation, HOST, "stream/close", {"stream_id": "stream-0", "reason": "never was"})
     yield jitter(simulation, 0.2)
     if _pick_stream(simulation, [stream]):

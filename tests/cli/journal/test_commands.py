@@ -23,7 +23,7 @@ from mew.journal.block_format import FrameBatch
 from mew.protocol.records import Record
 from tests.cli import running_space as verbs
 from tests.cli.space.test_gateway import SPACE, ask, environment, running, stop, token_of
-from tests.journal.journal_fixture import NOON, Kept, varied
+from tests.journal.journal_fixture import NOON, JournalFixture, varied
 
 SECONDS = 30
 
@@ -53,7 +53,7 @@ def until(condition: Callable[[], Any]) -> None:
 
 
 @pytest.fixture
-def kept(tmp_path: Path) -> Kept:
+def fixture(tmp_path: Path) -> JournalFixture:
     """A journal in the folder `journal`."""
     return varied(tmp_path)
 
@@ -88,7 +88,7 @@ def test_where_there_is_no_journal_that_is_said_in_a_line(tmp_path: Path) -> Non
     assert run(tmp_path, "tail") == (2, "", f"mew: no journal at {tmp_path}/.mew/journal\n")
 
 
-def test_of_several_spaces_one_has_to_be_named(tmp_path: Path, kept: Kept) -> None:
+def test_of_several_spaces_one_has_to_be_named(tmp_path: Path, fixture: JournalFixture) -> None:
     assert "space       lab\n" in succeeds(tmp_path, "info", *IN)
     (tmp_path / "journal" / "space=game").mkdir()
     both = "mew: journal contains the journals of 'game', 'lab': choose one with --space\n"
@@ -101,10 +101,10 @@ def test_of_several_spaces_one_has_to_be_named(tmp_path: Path, kept: Kept) -> No
 # What it holds
 
 
-def test_info_tells_what_there_is_in_lines_or_as_json(tmp_path: Path, kept: Kept) -> None:
-    kept.checkpoint()
+def test_info_tells_what_there_is_in_lines_or_as_json(tmp_path: Path, fixture: JournalFixture) -> None:
+    fixture.checkpoint()
     start = b'{"epoch":"first","participants":{},"defaults":[]}'
-    kept.write([Record(kept.next, kept.time, "start", "system:gateway", size=len(start), payload=start)])
+    fixture.write([Record(fixture.next, fixture.time, "start", "system:gateway", size=len(start), payload=start)])
     info = json.loads(succeeds(tmp_path, "info", *IN, "--json"))
     files = [path for path in (tmp_path / "journal").rglob("*") if path.is_file()]
     logs = [path for path in files if path.suffix == ".log"]
@@ -135,15 +135,15 @@ def test_info_tells_what_there_is_in_lines_or_as_json(tmp_path: Path, kept: Kept
         assert line in told.splitlines()
 
 
-def test_verify_says_what_is_damaged_and_where_and_fails(tmp_path: Path, kept: Kept) -> None:
+def test_verify_says_what_is_damaged_and_where_and_fails(tmp_path: Path, fixture: JournalFixture) -> None:
     assert succeeds(tmp_path, "verify", *IN).startswith("lab: intact: 60 records from position 0 to 59 in 3 segments ")
     assert json.loads(succeeds(tmp_path, "verify", *IN, "--json"))["problems"] == []
-    log = kept.folder.logs()[-1]
+    log = fixture.folder.logs()[-1]
     os.truncate(log, log.stat().st_size - 1)
     torn = succeeds(tmp_path, "verify", *IN)
     assert torn.startswith(f"truncated end: {log.relative_to(tmp_path)}: byte ")
     assert "lab: intact: 54 records" in torn
-    frames = kept.folder.segments()[1].frames
+    frames = fixture.folder.segments()[1].frames
     data = frames.read_bytes()
     frames.write_bytes(data[:100] + b"!" + data[101:])
     code, told, errors = run(tmp_path, "verify", *IN)
@@ -162,7 +162,7 @@ def test_verify_says_what_is_damaged_and_where_and_fails(tmp_path: Path, kept: K
     assert run(tmp_path, "export", *IN, "-o", "rest.jsonl", "--from", "30")[0] == 0
 
 
-def test_tail_shows_the_last_records_a_line_each(tmp_path: Path, kept: Kept) -> None:
+def test_tail_shows_the_last_records_a_line_each(tmp_path: Path, fixture: JournalFixture) -> None:
     lines = succeeds(tmp_path, "tail", *IN, "-n", "3").splitlines()
     assert lines[0] == "      57 2025-11-15T13:00:00.000009Z frame     bob              moves#57 \\x00\\xff"
     assert lines[1].startswith("      58 2025-11-15T13:00:00.000009Z envelope  bob              stream/data moves#58 {")
@@ -170,7 +170,7 @@ def test_tail_shows_the_last_records_a_line_each(tmp_path: Path, kept: Kept) -> 
     assert len(succeeds(tmp_path, "tail", *IN).splitlines()) == 10
 
 
-def test_tail_shows_those_that_are_wanted_however_far_back_they_are(tmp_path: Path, kept: Kept) -> None:
+def test_tail_shows_those_that_are_wanted_however_far_back_they_are(tmp_path: Path, fixture: JournalFixture) -> None:
     def found(*wanted: str) -> list[int]:
         lines = succeeds(tmp_path, "tail", *IN, "--json", *wanted).splitlines()
         return [json.loads(line)["position"] for line in lines]
@@ -186,16 +186,16 @@ def test_tail_shows_those_that_are_wanted_however_far_back_they_are(tmp_path: Pa
 
 
 def test_what_participants_say_cannot_move_a_cursor(tmp_path: Path) -> None:
-    kept = Kept(tmp_path)
+    fixture = JournalFixture(tmp_path)
     text = b'{"text":"\x1b[2J\r\n"}'
-    kept.write([Record(0, NOON, "envelope", "al\x1bice", "chat\n", size=len(text), payload=text)])
+    fixture.write([Record(0, NOON, "envelope", "al\x1bice", "chat\n", size=len(text), payload=text)])
     said = succeeds(tmp_path, "tail", *IN)
     assert said.count("\n") == 1
     assert said.rstrip("\n").isprintable()
     assert "al\\x1bice" in said
 
 
-def test_tail_goes_on_with_what_is_written_until_it_is_interrupted(tmp_path: Path, kept: Kept) -> None:
+def test_tail_goes_on_with_what_is_written_until_it_is_interrupted(tmp_path: Path, fixture: JournalFixture) -> None:
     process = subprocess.Popen(
         command("tail", *IN, "-n", "1", "--follow", "--control"),
         cwd=tmp_path,
@@ -207,10 +207,10 @@ def test_tail_goes_on_with_what_is_written_until_it_is_interrupted(tmp_path: Pat
     assert process.stdout is not None
     try:
         assert process.stdout.readline().startswith("      59 ")
-        kept.append()
+        fixture.append()
         assert process.stdout.readline().startswith("      60 ")
-        kept.seal()
-        kept.append()
+        fixture.seal()
+        fixture.append()
         assert [process.stdout.readline()[:8] for _ in range(3)] == ["      65", "      66", "      71"]
         process.send_signal(signal.SIGINT)
         output, errors = process.communicate(timeout=SECONDS)
@@ -245,7 +245,7 @@ def seen_on_terminal(folder: Path, stream: str, *arguments: str) -> bytes:
     return shown
 
 
-def test_colours_and_progress_are_for_terminals_only(tmp_path: Path, kept: Kept) -> None:
+def test_colours_and_progress_are_for_terminals_only(tmp_path: Path, fixture: JournalFixture) -> None:
     assert b"\x1b[31mframe_rejected" in seen_on_terminal(tmp_path, "stdout", "tail", *IN)
     assert "\x1b" not in succeeds(tmp_path, "tail", *IN)
     assert b"verifying" in seen_on_terminal(tmp_path, "stderr", "verify", *IN)
@@ -255,8 +255,8 @@ def test_colours_and_progress_are_for_terminals_only(tmp_path: Path, kept: Kept)
 # For other programs
 
 
-def test_files_are_named_for_other_engines(tmp_path: Path, kept: Kept) -> None:
-    segments = kept.folder.segments()
+def test_files_are_named_for_other_engines(tmp_path: Path, fixture: JournalFixture) -> None:
+    segments = fixture.folder.segments()
     control, frames = ([str(getattr(each, part)) for each in segments] for part in ("control", "frames"))
     both = [path for pair in zip(control, frames, strict=True) for path in pair]
     assert succeeds(tmp_path, "files", *IN).splitlines() == both
@@ -267,8 +267,8 @@ def test_files_are_named_for_other_engines(tmp_path: Path, kept: Kept) -> None:
 def test_the_statement_for_duckdb_can_be_run_as_it_is(tmp_path: Path) -> None:
     odd = tmp_path / "it's [odd]*"
     odd.mkdir()
-    kept = varied(odd)
-    for wanted, expected in (((), kept.records), (("--control",), kept.control)):
+    fixture = varied(odd)
+    for wanted, expected in (((), fixture.records), (("--control",), fixture.control)):
         found = duckdb.sql(succeeds(odd, "files", *IN, "--sql", *wanted))
         assert found is not None
         positions = [row[found.columns.index("position")] for row in found.fetchall()]
@@ -277,13 +277,13 @@ def test_the_statement_for_duckdb_can_be_run_as_it_is(tmp_path: Path) -> None:
 
 
 def test_what_is_not_sealed_has_no_files(tmp_path: Path) -> None:
-    Kept(tmp_path).append()
+    JournalFixture(tmp_path).append()
     code, said, errors = run(tmp_path, "files", *IN)
     assert (code, said) == (0, "")
     assert errors == "mew: nothing is sealed yet in space 'lab': its records are in journal/.log/lab\n"
 
 
-def test_records_are_exported_as_lines_to_a_file_or_on_standard_output(tmp_path: Path, kept: Kept) -> None:
+def test_records_are_exported_as_lines_to_a_file_or_on_standard_output(tmp_path: Path, fixture: JournalFixture) -> None:
     lines = succeeds(tmp_path, "export", *IN).splitlines()
     assert [json.loads(line)["position"] for line in lines] == list(range(60))
     assert succeeds(tmp_path, "export", *IN, "-o", "-").splitlines() == lines
@@ -293,7 +293,7 @@ def test_records_are_exported_as_lines_to_a_file_or_on_standard_output(tmp_path:
     assert written == [line for line in lines if json.loads(line)["event"] == "frame"]
 
 
-def test_records_are_exported_as_mcap(tmp_path: Path, kept: Kept) -> None:
+def test_records_are_exported_as_mcap(tmp_path: Path, fixture: JournalFixture) -> None:
     arguments = ("export", *IN, "--to", "mcap")
     code, said, errors = run(tmp_path, *arguments, "-o", "out.mcap", "--stream", "moves")
     assert (code, said, errors) == (0, "", "wrote 50 records to out.mcap\n")
@@ -305,7 +305,9 @@ def test_records_are_exported_as_mcap(tmp_path: Path, kept: Kept) -> None:
     assert errors == "mew: an MCAP file cannot be written to standard output: give a file with --output\n"
 
 
-def test_without_the_library_mcap_the_extra_is_named_and_no_file_is_left(tmp_path: Path, kept: Kept) -> None:
+def test_without_the_library_mcap_the_extra_is_named_and_no_file_is_left(
+    tmp_path: Path, fixture: JournalFixture
+) -> None:
     arguments = ["journal", "export", *IN, "--to", "mcap", "-o", "out.mcap"]
     script = f"import sys; sys.modules['mcap'] = None; from mew.cli import main; sys.exit(main({arguments!r}))"
     ran = subprocess.run(
@@ -318,9 +320,9 @@ def test_without_the_library_mcap_the_extra_is_named_and_no_file_is_left(tmp_pat
 
 
 def test_an_export_that_is_interrupted_leaves_no_file(tmp_path: Path) -> None:
-    kept = Kept(tmp_path)
+    fixture = JournalFixture(tmp_path)
     for first in range(0, 400_000, 20_000):
-        kept.write([FrameBatch(first, NOON, "bob", "moves", first + 1, 7, [b"#moves#x"] * 20_000)])
+        fixture.write([FrameBatch(first, NOON, "bob", "moves", first + 1, 7, [b"#moves#x"] * 20_000)])
     process = subprocess.Popen(
         command("export", *IN, "-o", "out.jsonl"), cwd=tmp_path, env=environment(), stderr=subprocess.PIPE, text=True
     )
@@ -336,8 +338,8 @@ def test_an_export_that_is_interrupted_leaves_no_file(tmp_path: Path) -> None:
 
 
 def test_a_reader_that_has_had_enough_ends_it_quietly(tmp_path: Path) -> None:
-    kept = Kept(tmp_path)
-    kept.write([FrameBatch(0, NOON, "bob", "moves", 1, 7, [b"#moves#x"] * 20_000)])
+    fixture = JournalFixture(tmp_path)
+    fixture.write([FrameBatch(0, NOON, "bob", "moves", 1, 7, [b"#moves#x"] * 20_000)])
     for arguments in (("export", *IN), ("tail", *IN, "-n", "20000")):
         process = subprocess.Popen(
             command(*arguments), cwd=tmp_path, env=environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE
@@ -353,21 +355,21 @@ def test_a_reader_that_has_had_enough_ends_it_quietly(tmp_path: Path) -> None:
 # Tidying
 
 
-def test_hours_that_are_over_are_compacted(tmp_path: Path, kept: Kept) -> None:
+def test_hours_that_are_over_are_compacted(tmp_path: Path, fixture: JournalFixture) -> None:
     assert succeeds(tmp_path, "compact", *IN) == "date=2025-11-15/hour=12: compacted 2 segments into 1\n"
     assert succeeds(tmp_path, "compact", *IN) == "nothing to compact\n"
     assert len(succeeds(tmp_path, "export", *IN).splitlines()) == 60
     assert json.loads(succeeds(tmp_path, "info", *IN, "--json"))["compacted"] == 1
 
 
-def test_an_hour_that_is_damaged_is_left_as_it_is(tmp_path: Path, kept: Kept) -> None:
-    control = kept.folder.segments()[0].control
+def test_an_hour_that_is_damaged_is_left_as_it_is(tmp_path: Path, fixture: JournalFixture) -> None:
+    control = fixture.folder.segments()[0].control
     data = control.read_bytes()
     control.write_bytes(data[:100] + b"!" + data[101:])
     code, said, errors = run(tmp_path, "compact", *IN)
     assert (code, said) == (1, "")
     assert errors == f"mew: {control.relative_to(tmp_path)}: its checksum is wrong\n"
-    assert len(kept.folder.segments()) == 3
+    assert len(fixture.folder.segments()) == 3
 
 
 @pytest.mark.parametrize("name", ["info", "verify", "tail", "files", "export", "compact"])

@@ -79,8 +79,8 @@ class Broker:
             )
         deadline = time.monotonic() + UP_SECONDS
         while not self._answers():
-            assert self._process.poll() is None, self.told()
-            assert time.monotonic() < deadline, self.told()
+            assert self._process.poll() is None, self.output()
+            assert time.monotonic() < deadline, self.output()
             time.sleep(GLANCE)
         # It takes connections before it takes transactions.
         ready = {"bootstrap.servers": f"127.0.0.1:{self.port}", "transactional.id": "test/ready", "log_level": 0}
@@ -105,7 +105,7 @@ class Broker:
         self._process.wait()
         self._process = None
 
-    def told(self) -> str:
+    def output(self) -> str:
         return (self.folder / "broker.log").read_text(encoding="utf-8", errors="replace")[-3000:]
 
     def _answers(self) -> bool:

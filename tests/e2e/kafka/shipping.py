@@ -49,22 +49,25 @@ def _until_marked(to: str) -> None:
     """A commit is answered before its marks are in the topic: wait until who reads what is committed can see it all."""
     address = parse_topic_url(to)
     settings = {"bootstrap.servers": address.bootstrap, "group.id": "test", "log_level": 0}
-    readers = [Consumer({**settings, "isolation.level": each}) for each in ("read_committed", "read_uncommitted")]
+    levels = ("read_committed", "read_uncommitted")
+    readers = [Consumer({**settings, "isolation.level": level}) for level in levels]
 
     def ends(partition: TopicPartition) -> set[int]:
         return {reader.get_watermark_offsets(partition, timeout=20)[1] for reader in readers}
 
     try:
         partitions = readers[0].list_topics(address.topic, timeout=20).topics[address.topic].partitions
-        for each in partitions:
-            until(partial(lambda at: len(ends(at)) == 1, TopicPartition(address.topic, each)), "the end of a commit")
+        for partition in partitions:
+            until(
+                partial(lambda at: len(ends(at)) == 1, TopicPartition(address.topic, partition)), "the end of a commit"
+            )
     finally:
         for reader in readers:
             reader.close()
 
 
-def _must_not_be(told: ShippingNotice) -> None:
-    raise AssertionError(told)
+def _must_not_be(notice: ShippingNotice) -> None:
+    raise AssertionError(notice)
 
 
 class Shipper:
@@ -79,14 +82,14 @@ class Shipper:
             text=True,
             start_new_session=True,
         )
-        self.told: list[dict[str, Any]] = []
+        self.lines: list[dict[str, Any]] = []
         self._thread = threading.Thread(target=self._listen, daemon=True)
         self._thread.start()
 
     def _listen(self) -> None:
         assert self.process.stdout is not None
         for line in self.process.stdout:
-            self.told.append(json.loads(line))
+            self.lines.append(json.loads(line))
 
     def kill(self) -> None:
         self.process.kill()
@@ -134,20 +137,20 @@ def sent(to: str) -> list[Sent]:
     address = parse_topic_url(to)
     settings = {"bootstrap.servers": address.bootstrap, "group.id": "test", "enable.auto.commit": False}
     consumer = Consumer({**settings, "isolation.level": "read_committed", "enable.partition.eof": True, "log_level": 0})
-    found: list[Sent] = []
+    messages: list[Sent] = []
     try:
         partitions = consumer.list_topics(address.topic, timeout=20).topics[address.topic].partitions
-        consumer.assign([TopicPartition(address.topic, each, 0) for each in partitions])
+        consumer.assign([TopicPartition(address.topic, partition, 0) for partition in partitions])
         ended = 0
         while ended < len(partitions):
             message = consumer.poll(20)
             assert message is not None, "the topic does not end"
             problem = message.error()
             if problem is None:
-                found.append(Sent(message))
+                messages.append(Sent(message))
             else:
                 assert problem.code() == KafkaError._PARTITION_EOF, problem
                 ended += 1
     finally:
         consumer.close()
-    return found
+    return messages

@@ -31,7 +31,7 @@ from mew.pipeline.landing.values import LandingError, LandingPlan
 from mew.pipeline.landing.watching import LandingWatch
 from tests.e2e.kafka.broker import Broker
 from tests.e2e.kafka.shipping import Shipper, sent, ship_here, ship_once
-from tests.journal.journal_fixture import Kept
+from tests.journal.journal_fixture import JournalFixture
 from tests.pipeline.jobs.lakes import contents, dicts, one_by_one, run_all
 from tests.pipeline.sessions import FOR_CHILDREN
 from tools.journal_generator import Truth, generate
@@ -62,7 +62,7 @@ def landed(lake: Path, space: str = "lab") -> list[Any]:
     root = own_journal(lake)
     assert not verify_journal(root, space).damaged
     segments = JournalFolder(root, space).segments()
-    assert sum(each.last - each.first + 1 for each in segments) == segments[-1].last - segments[0].first + 1
+    assert sum(item.last - item.first + 1 for item in segments) == segments[-1].last - segments[0].first + 1
     return list(Journal(root, space).records())
 
 
@@ -100,7 +100,7 @@ def test_slices_repeats_and_a_landing_that_was_killed_change_nothing(
         ship_here(folder, topic, anew=True)
     again = land(spark, lake, topic)
     assert again[0].number == last.number
-    assert sum(each.repeats for each in again[1:]) == sum(each.messages for each in again[1:])
+    assert sum(item.repeats for item in again[1:]) == sum(item.messages for item in again[1:])
     assert {path: path.read_bytes() for path in own_journal(lake).rglob("*.parquet")} == files
     for folder in spaces:
         assert landed(lake, folder.space) == list(Journal(root, folder.space).records())
@@ -109,32 +109,32 @@ def test_slices_repeats_and_a_landing_that_was_killed_change_nothing(
 def test_killed_shippers_and_a_broker_that_dies_lose_and_double_nothing(
     broker: Broker, spark: SparkSession, topic: str, tmp_path: Path
 ) -> None:
-    kept, lake = Kept(tmp_path), tmp_path / "lake"
+    fixture, lake = JournalFixture(tmp_path), tmp_path / "lake"
     for turn in range(5):
-        with _grown(kept):
-            shipper = Shipper(kept.folder.root, topic)
-            _wait_for_some(kept, topic)
+        with _grown(fixture):
+            shipper = Shipper(fixture.folder.root, topic)
+            _wait_for_some(fixture, topic)
             if turn == 2:
                 broker.kill()
         shipper.kill()
         shipper.close()
         if turn == 2:
-            kept.append(10).sync()
+            fixture.append(10).sync()
             broker.start()
         if turn == 3:
             land(spark, lake, topic)
-    kept.seal()
-    ship_here(kept.folder, topic)
+    fixture.seal()
+    ship_here(fixture.folder, topic)
     land(spark, lake, topic)
-    assert landed(lake) == kept.records
-    assert sum(each.label.count for each in sent(topic)) >= len(kept.records)
+    assert landed(lake) == fixture.records
+    assert sum(item.label.count for item in sent(topic)) >= len(fixture.records)
 
 
 class _grown:  # noqa: N801 - read as a sentence: with it grown
     """A journal that grows meanwhile, as a gateway has it grow: written, synced, sealed."""
 
-    def __init__(self, kept: Kept) -> None:
-        self._kept = kept
+    def __init__(self, fixture: JournalFixture) -> None:
+        self._fixture = fixture
         self._enough = threading.Event()
         self._thread = threading.Thread(target=self._grow)
 
@@ -142,9 +142,9 @@ class _grown:  # noqa: N801 - read as a sentence: with it grown
         turns = 0
         while not self._enough.wait(0.005):
             turns += 1
-            self._kept.append(20).sync()
+            self._fixture.append(20).sync()
             if turns % 20 == 0:
-                self._kept.seal()
+                self._fixture.seal()
 
     def __enter__(self) -> None:
         self._thread.start()
@@ -154,14 +154,14 @@ class _grown:  # noqa: N801 - read as a sentence: with it grown
         self._thread.join()
 
 
-def _wait_for_some(kept: Kept, topic: str) -> None:
+def _wait_for_some(fixture: JournalFixture, topic: str) -> None:
     """Until the shipper has brought something more."""
     from mew.journal.kafka.shipper import reader_name
     from mew.journal.retention import registered_positions
     from tests.support.polling import until
 
     def position() -> int:
-        return registered_positions(kept.folder).get(reader_name(parse_topic_url(topic)), 0)
+        return registered_positions(fixture.folder).get(reader_name(parse_topic_url(topic)), 0)
 
     before = position()
     until(lambda: position() > before + 100, "the next blocks")
@@ -170,7 +170,7 @@ def _wait_for_some(kept: Kept, topic: str) -> None:
 def test_a_hole_stops_the_space_with_an_alarm_until_the_records_come(
     spark: SparkSession, topic: str, tmp_path: Path
 ) -> None:
-    one, other, lake = Kept(tmp_path / "one"), Kept(tmp_path / "two", "den"), tmp_path / "lake"
+    one, other, lake = JournalFixture(tmp_path / "one"), JournalFixture(tmp_path / "two", "den"), tmp_path / "lake"
     one.append(4).sync()
     other.append(4).sync()
     ship_here(one.folder, topic)
@@ -179,14 +179,14 @@ def test_a_hole_stops_the_space_with_an_alarm_until_the_records_come(
     ship_here(one.folder, topic)
     ship_here(other.folder, topic)
     (arrived,) = land(spark, lake, topic)
-    assert [(each.space, each.to_position) for each in arrived.alarms] == [("lab", 23)]
+    assert [(item.space, item.to_position) for item in arrived.alarms] == [("lab", 23)]
     assert landed(lake) == one.records[:24]
     assert landed(lake, "den") == other.records
     # The alarm alone is worth a batch.
     assert run_all(own_journal(lake), lake) == 1
     one.append(1).sync()
     ship_here(one.folder, topic)
-    assert [each.alarms for each in land(spark, lake, topic)] == [()]
+    assert [item.alarms for item in land(spark, lake, topic)] == [()]
     assert run_all(own_journal(lake), lake) == 0
     (alarm,) = [row for row in dicts(lake, "audit") if row["check"] == "landing"]
     assert (alarm["space"], alarm["to_position"], alarm["violations"]) == ("lab", 23, 1)
@@ -208,17 +208,17 @@ def _register(folder: JournalFolder, topic: str, position: int) -> None:
 def test_what_is_no_block_is_an_alarm_and_what_is_too_new_is_left_where_it_is(
     spark: SparkSession, topic: str, tmp_path: Path
 ) -> None:
-    kept, lake, address = Kept(tmp_path), tmp_path / "lake", parse_topic_url(topic)
-    kept.append(1).sync()
-    ship_here(kept.folder, topic)
+    fixture, lake, address = JournalFixture(tmp_path), tmp_path / "lake", parse_topic_url(topic)
+    fixture.append(1).sync()
+    ship_here(fixture.folder, topic)
     producer = Producer({"bootstrap.servers": address.bootstrap})
     producer.produce(address.topic, key="lab", value=b"hello", headers=MessageHeaders(6, 6, 1, 1, "", 5).headers())
     producer.produce(address.topic, key="lab", value=b"hello")
     producer.produce(address.topic, value=None)
     assert producer.flush(30) == 0
     (arrived,) = land(spark, lake, topic)
-    assert sorted((each.space, len(each.sample)) for each in arrived.alarms) == [("", 1), ("lab", 2)]
-    assert landed(lake) == kept.records
+    assert sorted((item.space, len(item.sample)) for item in arrived.alarms) == [("", 1), ("lab", 2)]
+    assert landed(lake) == fixture.records
     producer.produce(address.topic, key="lab", value=b"hello", headers=MessageHeaders(6, 6, 1, 2, "", 5).headers())
     assert producer.flush(30) == 0
     for _ in range(2):
@@ -229,12 +229,12 @@ def test_what_is_no_block_is_an_alarm_and_what_is_too_new_is_left_where_it_is(
 def test_messages_that_are_gone_before_they_are_read_are_an_error_and_no_gap(
     broker: Broker, spark: SparkSession, topic: str, tmp_path: Path
 ) -> None:
-    kept, lake, address = Kept(tmp_path), tmp_path / "lake", parse_topic_url(topic)
-    kept.append(3).sync()
-    ship_here(kept.folder, topic)
-    found = TopicSource(address).look()
-    Landings(lake).plan(LandingPlan(1, found.cluster, address.topic, found.partitions))
-    (used,) = [number for number, each in found.partitions.items() if each.to]
+    fixture, lake, address = JournalFixture(tmp_path), tmp_path / "lake", parse_topic_url(topic)
+    fixture.append(3).sync()
+    ship_here(fixture.folder, topic)
+    offsets = TopicSource(address).look()
+    Landings(lake).plan(LandingPlan(1, offsets.cluster, address.topic, offsets.partitions))
+    (used,) = [number for number, item in offsets.partitions.items() if item.to]
     admin = AdminClient({"bootstrap.servers": address.bootstrap})
     admin.delete_records([TopicPartition(address.topic, used, 2)])[TopicPartition(address.topic, used, 2)].result(30)
     with pytest.raises(LandingError, match="is planned from offset 0 of partition"):
@@ -248,22 +248,22 @@ def test_messages_that_are_gone_before_they_are_read_are_an_error_and_no_gap(
 def test_what_a_landing_has_left_that_nobody_finished_is_not_there_twice(
     spark: SparkSession, topic: str, tmp_path: Path
 ) -> None:
-    kept, lake = Kept(tmp_path), tmp_path / "lake"
+    fixture, lake = JournalFixture(tmp_path), tmp_path / "lake"
     for _ in range(4):
-        kept.append(2).sync()
-        ship_here(kept.folder, topic)
+        fixture.append(2).sync()
+        ship_here(fixture.folder, topic)
     land(spark, lake, topic, most=6)
     shutil.rmtree(lake / "_landing")
     land(spark, lake, topic, most=4)
-    assert landed(lake) == kept.records
+    assert landed(lake) == fixture.records
 
 
 def test_a_lake_lands_one_topic(spark: SparkSession, topic: str, broker: Broker, tmp_path: Path) -> None:
-    kept, lake = Kept(tmp_path), tmp_path / "lake"
-    kept.append(1).sync()
+    fixture, lake = JournalFixture(tmp_path), tmp_path / "lake"
+    fixture.append(1).sync()
     with pytest.raises(LandingError, match="no such topic"):
         land(spark, lake, topic)
-    ship_here(kept.folder, topic)
+    ship_here(fixture.folder, topic)
     land(spark, lake, topic)
     with pytest.raises(LandingError, match="this lake lands the topic"):
         land(spark, lake, broker.address("another"))
@@ -282,34 +282,34 @@ class Enough:
 def test_a_watch_lands_what_comes_and_waits_for_a_broker_that_is_away(
     broker: Broker, spark: SparkSession, topic: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    kept, lake, stop = Kept(tmp_path), Lake(tmp_path / "lake"), Enough()
-    kept.append(3).seal()
-    ship_here(kept.folder, topic)
+    fixture, lake, stop = JournalFixture(tmp_path), Lake(tmp_path / "lake"), Enough()
+    fixture.append(3).seal()
+    ship_here(fixture.folder, topic)
     landing = Ingest(lake, parse_topic_url(topic), lambda: spark)
     landing.journal.mkdir(parents=True)
     watch = Watch(landing.journal, lake, one_by_one, stop)
     watch.land = LandingWatch(landing, stop)
-    told = watch.run()
-    assert next(each for each in told if isinstance(each, BatchFinished)).records == 18
+    notices = watch.run()
+    assert next(item for item in notices if isinstance(item, BatchFinished)).records == 18
     broker.kill()
     with monkeypatch.context() as impatient:
         impatient.setattr(topics, "ANSWER_SECONDS", 1)
-        away = next(told)
+        away = next(notices)
     assert isinstance(away, WatchError)
     assert topic in away.problem
     broker.start()
-    kept.append(2).seal()
-    ship_here(kept.folder, topic)
-    assert next(told).progress.positions == {"lab": 29}  # type: ignore[union-attr]
+    fixture.append(2).seal()
+    ship_here(fixture.folder, topic)
+    assert next(notices).progress.positions == {"lab": 29}  # type: ignore[union-attr]
     stop.is_set = True
-    assert list(told) == []
+    assert list(notices) == []
     assert watch.land.trouble is None
 
 
 def test_the_command_lands_and_makes_the_tables(topic: str, tmp_path: Path) -> None:
-    kept = Kept(tmp_path)
-    kept.append(2).seal()
-    ship_here(kept.folder, topic)
+    fixture = JournalFixture(tmp_path)
+    fixture.append(2).seal()
+    ship_here(fixture.folder, topic)
 
     def mew(*arguments: str, lake: str = "lake") -> subprocess.CompletedProcess[str]:
         command = [sys.executable, "-m", "mew", "pipeline", *arguments, "--lake", lake]
@@ -323,9 +323,9 @@ def test_the_command_lands_and_makes_the_tables(topic: str, tmp_path: Path) -> N
         ran = mew("run", "--source", topic, "--master", "local[1]")
         away = nowhere.result()
     assert ran.returncode == 0, ran.stderr
-    assert f"ingested {len(kept.records)} records" in ran.stderr
-    asked = mew("query", "select count(*) from events", "--form", "csv")
-    assert asked.stdout.split() == ["count_star()", str(len(kept.records))]
+    assert f"ingested {len(fixture.records)} records" in ran.stderr
+    query = mew("query", "select count(*) from events", "--form", "csv")
+    assert query.stdout.split() == ["count_star()", str(len(fixture.records))]
     refused = mew("run", "--source", topic, "--journal", "journal")
     assert (refused.returncode, refused.stderr.count("\n")) == (2, 1)
     assert (away.returncode, away.stderr.count("\n")) == (1, 1)

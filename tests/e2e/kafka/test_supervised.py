@@ -36,9 +36,9 @@ def chat(lab: GatewayProcess, text: str) -> None:
     assert lab.post("alice", "chat", text=text).status == 200
 
 
-def said(topic: str) -> str:
+def sent_text(topic: str) -> str:
     """All that the topic has."""
-    return " ".join(repr(record.payload) for each in sent(topic) for record in decode_block(each.data))
+    return " ".join(repr(record.payload) for message in sent(topic) for record in decode_block(message.data))
 
 
 def test_a_shipper_runs_with_the_gateway_is_started_again_and_ends_with_it(lab: GatewayProcess, topic: str) -> None:
@@ -53,9 +53,9 @@ def test_a_shipper_runs_with_the_gateway_is_started_again_and_ends_with_it(lab: 
     _until_said(lab, topic, "second words")
     assert lab.stop() == 0
     until_gone([again])
-    shipped = {record.position: record for each in sent(topic) for record in decode_block(each.data)}
-    there = list(Journal(lab.journal.root, "lab").records())
-    assert list(shipped.values()) == there[: len(shipped)]
+    shipped = {record.position: record for message in sent(topic) for record in decode_block(message.data)}
+    journal_records = list(Journal(lab.journal.root, "lab").records())
+    assert list(shipped.values()) == journal_records[: len(shipped)]
 
 
 def _until_said(lab: GatewayProcess, topic: str, words: str) -> None:
@@ -63,7 +63,7 @@ def _until_said(lab: GatewayProcess, topic: str, words: str) -> None:
 
     last = Journal(lab.journal.root, "lab").last or 0
     until(lambda: max(registered_positions(lab.journal).values(), default=-1) > last, "the blocks")
-    until(lambda: words in said(topic), "the end of the commit")
+    until(lambda: words in sent_text(topic), "the end of the commit")
 
 
 def test_a_gateway_that_is_killed_takes_its_shipper_along(lab: GatewayProcess) -> None:
@@ -95,7 +95,7 @@ def test_a_gateway_whose_broker_is_away_works_as_ever_and_everything_arrives_lat
 
 
 @pytest.mark.parametrize(
-    ("journal", "said"),
+    ("journal", "error_text"),
     [
         ({"kafka": {"to": "broker/lab"}}, "expected kafka://host:port"),
         ({"kafka": {"to": "kafka://broker:9092"}}, "names no topic"),
@@ -104,10 +104,10 @@ def test_a_gateway_whose_broker_is_away_works_as_ever_and_everything_arrives_lat
         ({"kafka": {"to": "kafka://broker:9092/lab"}, "enabled": False}, "journal.enabled"),
     ],
 )
-def test_what_cannot_be_meant_is_named_by_its_place(tmp_path: Path, journal: dict[str, Any], said: str) -> None:
+def test_what_cannot_be_meant_is_named_by_its_place(tmp_path: Path, journal: dict[str, Any], error_text: str) -> None:
     from mew.config.loader import ConfigError, load
 
     with gateway(tmp_path, journal=journal):
-        with pytest.raises(ConfigError, match=said) as refused:
+        with pytest.raises(ConfigError, match=error_text) as refused:
             load([tmp_path / "space.yaml"], environ={})
         assert "journal.kafka" in str(refused.value)

@@ -6,10 +6,10 @@ from mew.journal.kafka.address import InvalidTopicUrl, TopicUrl, parse_topic_url
 
 
 def test_an_address_names_brokers_and_a_topic() -> None:
-    found = parse_topic_url("kafka://a:9092,[::1]:19092/mew.lab-1")
-    assert found == TopicUrl(("a:9092", "[::1]:19092"), "mew.lab-1")
-    assert found.bootstrap == "a:9092,[::1]:19092"
-    assert str(found) == "kafka://a:9092,[::1]:19092/mew.lab-1"
+    url = parse_topic_url("kafka://a:9092,[::1]:19092/mew.lab-1")
+    assert url == TopicUrl(("a:9092", "[::1]:19092"), "mew.lab-1")
+    assert url.bootstrap == "a:9092,[::1]:19092"
+    assert str(url) == "kafka://a:9092,[::1]:19092/mew.lab-1"
 
 
 def test_the_topic_may_stand_beside_the_address() -> None:
@@ -22,7 +22,7 @@ def test_the_topic_may_stand_beside_the_address() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "topic", "said"),
+    ("text", "topic", "message"),
     [
         ("a:9092/lab", None, "expected kafka://host:port"),
         ("kafka://a/lab", None, "expected a host and a port"),
@@ -37,6 +37,6 @@ def test_the_topic_may_stand_beside_the_address() -> None:
         ("kafka://a:9092/lab", "den", "'den' beside it"),
     ],
 )
-def test_what_means_nothing_is_refused_with_a_reason(text: str, topic: str | None, said: str) -> None:
-    with pytest.raises(InvalidTopicUrl, match=said):
+def test_what_means_nothing_is_refused_with_a_reason(text: str, topic: str | None, message: str) -> None:
+    with pytest.raises(InvalidTopicUrl, match=message):
         parse_topic_url(text, topic)

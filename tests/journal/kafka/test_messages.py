@@ -74,22 +74,22 @@ def test_a_label_survives_the_way() -> None:
 def test_headers_that_lack_something_are_none_of_ours(missing: str) -> None:
     headers = [(name, str(value).encode()) for name, value in MessageHeaders(7, 9, 3, 1, "", 6).headers()]
     with pytest.raises(InvalidHeaders):
-        parse_headers([each for each in headers if each[0] != missing])
+        parse_headers([header for header in headers if header[0] != missing])
     with pytest.raises(InvalidHeaders):
         parse_headers([(name, b"x" if name == missing != "epoch" else None) for name, _ in headers])
 
 
 def test_a_block_tells_of_the_epochs_that_begin_in_it() -> None:
-    def told(position: int, event: str, epoch: str) -> Record:
+    def epoch_record(position: int, event: str, epoch: str) -> Record:
         payload = json.dumps({"epoch": epoch, "more": [1]}).encode()
         return Record(position, 1, event, "system:gateway", size=len(payload), payload=payload)
 
     frames = FrameBatch(0, 1, "bob", "moves", 1, 0, [b"x"])
     assert epochs_in(encode_block([frames])) == Epochs()
-    assert epochs_in(encode_block([told(0, "start", "e1")])) == Epochs("e1", ("e1",))
-    assert epochs_in(encode_block([frames, told(1, "checkpoint", "e1"), told(2, "start", "e2")])) == Epochs(
-        None, ("e1", "e2")
-    )
+    assert epochs_in(encode_block([epoch_record(0, "start", "e1")])) == Epochs("e1", ("e1",))
+    assert epochs_in(
+        encode_block([frames, epoch_record(1, "checkpoint", "e1"), epoch_record(2, "start", "e2")])
+    ) == Epochs(None, ("e1", "e2"))
 
 
 def test_a_block_with_a_flipped_byte_is_not_sound() -> None:

@@ -13,21 +13,21 @@ from mew.journal.reader import Journal
 from mew.pipeline.lake import Lake
 from mew.pipeline.landing import topic
 from mew.pipeline.landing.landing import TIDY_SECONDS, Ingest, own_journal
-from tests.journal.journal_fixture import Kept
+from tests.journal.journal_fixture import JournalFixture
 
 NOBODY = "kafka://127.0.0.1:1/lab"
 
 
 @pytest.fixture
-def kept(tmp_path: Path) -> Kept:
+def fixture(tmp_path: Path) -> JournalFixture:
     """Of an hour that was landed in two segments and then compacted, in a lake."""
-    kept = Kept(tmp_path / "lake")
-    hour = kept.folder.hour(kept.time)
-    kept.append(2).seal()
-    kept.append(2).seal()
-    assert len(compact_hour(kept.folder, hour)) == 1
-    assert len(trash(kept.folder)) == 1
-    return kept
+    fixture = JournalFixture(tmp_path / "lake")
+    hour = fixture.folder.hour(fixture.time)
+    fixture.append(2).seal()
+    fixture.append(2).seal()
+    assert len(compact_hour(fixture.folder, hour)) == 1
+    assert len(trash(fixture.folder)) == 1
+    return fixture
 
 
 def trash(folder: JournalFolder) -> list[Path]:
@@ -51,30 +51,32 @@ def _no_spark() -> SparkSession:
 
 
 @pytest.fixture
-def looking(kept: Kept, monkeypatch: pytest.MonkeyPatch) -> Looking:
+def looking(fixture: JournalFixture, monkeypatch: pytest.MonkeyPatch) -> Looking:
     monkeypatch.setattr(topic, "ANSWER_SECONDS", 0.05)
-    lake = kept.folder.root.parent
-    assert own_journal(lake) == kept.folder.root
+    lake = fixture.folder.root.parent
+    assert own_journal(lake) == fixture.folder.root
     return Looking(lake)
 
 
-def test_what_compaction_took_away_is_deleted_once_nobody_can_still_be_reading_it(kept: Kept, looking: Looking) -> None:
+def test_what_compaction_took_away_is_deleted_once_nobody_can_still_be_reading_it(
+    fixture: JournalFixture, looking: Looking
+) -> None:
     looking.look()
     looking.time += TRASH_HOURS * HOUR - 60 * SECOND
     looking.look()
-    assert len(trash(kept.folder)) == 1
+    assert len(trash(fixture.folder)) == 1
     looking.time += (TIDY_SECONDS + 60) * SECOND
     looking.look()
-    assert trash(kept.folder) == []
-    assert list(Journal(kept.folder.root, "lab").records()) == kept.records
+    assert trash(fixture.folder) == []
+    assert list(Journal(fixture.folder.root, "lab").records()) == fixture.records
 
 
-def test_what_somebody_else_is_tidying_is_left_to_the_next_time(kept: Kept, looking: Looking) -> None:
+def test_what_somebody_else_is_tidying_is_left_to_the_next_time(fixture: JournalFixture, looking: Looking) -> None:
     looking.time += 2 * TRASH_HOURS * HOUR
-    with exclusive_maintenance(kept.folder):
+    with exclusive_maintenance(fixture.folder):
         looking.look()
     looking.look()
-    assert len(trash(kept.folder)) == 1, "it was looked at twice in a moment"
+    assert len(trash(fixture.folder)) == 1, "it was looked at twice in a moment"
     looking.time += TIDY_SECONDS * SECOND
     looking.look()
-    assert trash(kept.folder) == []
+    assert trash(fixture.folder) == []
