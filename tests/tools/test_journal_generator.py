@@ -16,7 +16,7 @@ from mew.journal.layout import HOUR, JournalFolder, spaces_in
 from mew.journal.reader import Journal
 from mew.journal.recovery import recover
 from mew.journal.wal import read_blocks
-from mew.protocol import GATEWAY, Record, SpaceState, Tick, fold, snapshot
+from mew.protocol import GATEWAY, Record, SpaceState, fold, snapshot
 from tools.journal_generator import SpaceTruth, StreamTruth, Truth, actions, conversations, generate, read_truth
 from tools.journal_generator.__main__ import main
 from tools.journal_generator.ground_truth import Owner, ReaderGap, Skipped, Writers
@@ -423,14 +423,15 @@ def test_two_spaces_mean_different_things_by_one_format_id(generated: Generated)
 # What holds it to that
 
 
-def test_a_story_that_the_core_does_not_follow_is_not_told(tmp_path: Path) -> None:
+def test_a_message_with_another_outcome_than_intended_ends_the_generation(tmp_path: Path) -> None:
     simulation = Simulation(
         0, 1, 0, JournalFiles(JournalFolder(tmp_path, "harbour"), segment_bytes=2**20, sealed=False)
     )
-    prediction = simulation.predict()
-    prediction.expect("leave", "host")
-    with pytest.raises(UnexpectedRecords, match="caused"):
-        simulation.run(Tick(), prediction)
+    actions.join(simulation, HOST)
+    with pytest.raises(UnexpectedRecords, match="expected rejected of host, paused"):
+        actions.send_rejected(simulation, HOST, "chat", {"text": "accepted"}, "paused")
+    with pytest.raises(UnexpectedRecords, match="expected envelope of host"):
+        actions.send(simulation, HOST, "chat", {"text": ""})
 
 
 def test_a_proposal_that_nobody_ends_expires_before_the_next_command(tmp_path: Path) -> None:

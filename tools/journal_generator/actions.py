@@ -1,127 +1,117 @@
-"""Actions of participants: each sends one message or one run of frames, and predicts the records that it causes.
+"""Actions of participants: each sends one message or one run of frames.
 
-Scenarios decide which participant acts, and when.
+Scenarios decide which participant acts, and when. An action states whether its message is accepted; the core decides.
 """
 
 from typing import Any
 
 import msgspec
 
-from mew.protocol import Join, Leave, Receive, ReportLoss
-from mew.protocol.timestamps import SECOND
+from mew.protocol import GATEWAY, Join, Leave, Receive, ReportLoss
 from tools.journal_generator import participants, payloads
-from tools.journal_generator.ground_truth import Ended, Granted, Malformed, ReaderGap, Skipped, StreamTruth
+from tools.journal_generator.ground_truth import Granted, Malformed, StreamTruth
+from tools.journal_generator.observation import OpenStream
 from tools.journal_generator.participants import StreamTemplate
 from tools.journal_generator.simulation import SentEnvelope, Simulation
-from tools.journal_generator.space_model import DISCONNECTED, OpenStream, Prediction
 
 encode = msgspec.json.encode
+DISCONNECTED = "disconnected"
+_OPENED = {"request": "stream/open", "announce": "stream/ready"}
 
 # Joining and leaving
 
 
 def join(simulation: Simulation, participant: str, *, anonymous: bool = False) -> None:
     """Join over a new connection; if the participant is already connected, the new connection takes over."""
-    connection, prediction = simulation.new_connection(), simulation.predict()
-    simulation.model.enter(prediction, participant, "websocket", anonymous=anonymous)
-    simulation.model.connections[participant] = connection
-    join = Join(connection=connection, participant=participant, anonymous=anonymous, cause=(f"hello-{connection}",))
-    simulation.run(join, prediction)
+    connection = simulation.new_connection()
+    simulation.step()
+    simulation.connections[participant] = connection
+    simulation.run(
+        Join(connection=connection, participant=participant, anonymous=anonymous, cause=(f"hello-{connection}",))
+    )
 
 
 def observe(simulation: Simulation, name: str) -> str:
     """Join as an observer and return the connection."""
-    connection, prediction = simulation.new_connection(), simulation.predict()
-    simulation.model.welcome(prediction, name, "observer")
-    simulation.run(Join(connection=connection, participant=name, observer=True), prediction)
+    connection = simulation.new_connection()
+    simulation.step()
+    simulation.run(Join(connection=connection, participant=name, observer=True))
     return connection
 
 
 def send_as_observer(simulation: Simulation, name: str, connection: str) -> None:
     """Send an envelope as an observer: it is rejected."""
-    prediction = simulation.predict()
-    prediction.expect("rejected", name, "chat", reason="capability_violation")
-    simulation.run(Receive(connection, simulation.compose(name, "chat", {"text": "may I?"})[1]), prediction)
+    simulation.step()
+    simulation.run(Receive(connection, simulation.compose(name, "chat", {"text": "may I?"})[1]))
 
 
 def stop_observing(simulation: Simulation, connection: str) -> None:
     """Disconnect an observer: nothing is recorded."""
-    simulation.run(Leave(connection), simulation.predict())
+    simulation.step()
+    simulation.run(Leave(connection))
 
 
 def leave(simulation: Simulation, participant: str, reason: str | None = None) -> None:
     """Close the connection of a participant."""
-    connection, prediction = simulation.model.connections[participant], simulation.predict()
-    simulation.model.depart(prediction, participant, reason)
-    simulation.run(Leave(connection, reason), prediction)
+    simulation.step()
+    simulation.run(Leave(simulation.connections[participant], reason))
 
 
 def rejoin(simulation: Simulation, participant: str) -> None:
     """Send `system/join` again on the same connection, with a token that must not be recorded."""
-    prediction = simulation.predict()
-    simulation.model.welcome(prediction, participant, "rejoin")
+    simulation.step()
     payload = {"space": simulation.name, "token": simulation.token(participant), "participantId": participant}
-    simulation.receive(participant, simulation.compose(participant, "system/join", payload)[1], prediction)
+    simulation.receive(participant, simulation.compose(participant, "system/join", payload)[1], "welcome")
 
 
 # Envelopes
 
 
 def send(simulation: Simulation, sender: str, kind: str, payload: Any, **more: Any) -> SentEnvelope:
-    """Send an envelope that is relayed.
-
-    `more` holds `to`, `correlation_id` and `context`, and the `stream_id` that the record must have.
-    """
-    stream_id = more.pop("stream_id", None)
-    prediction = simulation.predict()
-    position = prediction.expect("envelope", sender, kind, stream_id)
+    """Send an envelope that is relayed. `more` holds `to`, `correlation_id` and `context`."""
+    simulation.step()
     envelope_id, message = simulation.compose(sender, kind, payload, **more)
-    simulation.receive(sender, message, prediction)
-    return SentEnvelope(envelope_id, message, position, prediction.time)
+    record = simulation.receive(sender, message)
+    return SentEnvelope(envelope_id, message, record.position, record.time)
 
 
 def send_heartbeat(simulation: Simulation, sender: str) -> None:
     """Send a heartbeat."""
-    prediction = simulation.predict()
-    prediction.expect("consumed", sender, "system/heartbeat")
-    simulation.receive(sender, simulation.compose(sender, "system/heartbeat", {})[1], prediction)
+    simulation.step()
+    simulation.receive(sender, simulation.compose(sender, "system/heartbeat", {})[1], "consumed")
 
 
 def send_over_http(simulation: Simulation, sender: str, kind: str, payload: Any, **more: Any) -> SentEnvelope:
     """Send an envelope over HTTP."""
-    prediction = simulation.predict()
-    simulation.model.post(prediction, sender)
-    position = prediction.expect("envelope", sender, kind)
+    simulation.step()
     envelope_id, message = simulation.compose(sender, kind, payload, **more)
-    simulation.post(sender, message, prediction)
-    return SentEnvelope(envelope_id, message, position, prediction.time)
+    record = simulation.post(sender, message)
+    return SentEnvelope(envelope_id, message, record.position, record.time)
 
 
 def send_rejected(simulation: Simulation, sender: str, kind: str, payload: Any, reason: str, **more: Any) -> None:
     """Send an envelope that is rejected."""
-    prediction = simulation.predict()
-    prediction.expect("rejected", sender, kind, reason=reason)
-    simulation.receive(sender, simulation.compose(sender, kind, payload, **more)[1], prediction)
+    simulation.step()
+    simulation.receive(sender, simulation.compose(sender, kind, payload, **more)[1], "rejected", reason)
 
 
 def send_invalid_message(simulation: Simulation, sender: str, message: bytes, reason: str = "invalid_envelope") -> None:
     """Send a message that is not a valid envelope."""
-    prediction = simulation.predict()
-    prediction.expect("rejected", sender, reason=reason)
-    simulation.receive(sender, message, prediction)
+    simulation.step()
+    simulation.receive(sender, message, "rejected", reason)
 
 
 def flood(simulation: Simulation, sender: str, beyond: int) -> None:
     """Send a full burst of heartbeats and then `beyond` more; the sender must not have sent anything before."""
     now = simulation.now
     for number in range(participants.BURST + beyond):
-        prediction = simulation.predict()
-        prediction.time = simulation.now = now
+        simulation.step()
+        simulation.now = now
+        message = simulation.compose(sender, "system/heartbeat", {})[1]
         if number < participants.BURST:
-            prediction.expect("consumed", sender, "system/heartbeat")
+            simulation.receive(sender, message, "consumed")
         else:
-            prediction.expect("rejected", sender, reason="rate_limited")
-        simulation.receive(sender, simulation.compose(sender, "system/heartbeat", {})[1], prediction)
+            simulation.receive(sender, message, "rejected", "rate_limited")
 
 
 # Capabilities and membership
@@ -129,82 +119,71 @@ def flood(simulation: Simulation, sender: str, beyond: int) -> None:
 
 def grant_capability(simulation: Simulation, recipient: str, capability: dict[str, Any]) -> Granted:
     """Grant a capability that no other participant has, as the host."""
-    prediction, model = simulation.predict(), simulation.model
-    position = prediction.expect("envelope", participants.HOST, "capability/grant")
+    simulation.step()
     payload = {"recipient": recipient, "capabilities": [capability], "reason": "for this shift"}
     grant_id, message = simulation.compose(participants.HOST, "capability/grant", payload)
-    _predict_capability_change(simulation, prediction, recipient, changed=True)
-    model.grants.setdefault(recipient, set()).add(grant_id)
-    granted = Granted(grant_id, participants.HOST, recipient, position)
+    record = simulation.receive(participants.HOST, message)
+    granted = Granted(grant_id, participants.HOST, recipient, record.position)
     simulation.truth.grants.append(granted)
-    simulation.receive(participants.HOST, message, prediction)
     return granted
+
+
+def has_grant(simulation: Simulation, granted: Granted) -> bool:
+    """Return whether the recipient still has a grant."""
+    return any(grant.grant_id == granted.grant_id for grant in simulation.state.grants.get(granted.recipient, ()))
 
 
 def revoke_capability(simulation: Simulation, granted: Granted, capability: dict[str, Any] | None) -> None:
     """Revoke a grant as the host: by the id of the grant, or by the capability."""
-    prediction, model = simulation.predict(), simulation.model
-    position = prediction.expect("envelope", participants.HOST, "capability/revoke")
+    simulation.step()
     what = {"grant_id": granted.grant_id} if capability is None else {"capabilities": [capability]}
     message = simulation.compose(participants.HOST, "capability/revoke", {"recipient": granted.recipient, **what})[1]
-    grants = model.grants.get(granted.recipient, set())
-    _predict_capability_change(simulation, prediction, granted.recipient, changed=granted.grant_id in grants)
-    if granted.grant_id in grants:
-        grants.remove(granted.grant_id)
-        granted.revoked = position
-    simulation.receive(participants.HOST, message, prediction)
+    was_granted = has_grant(simulation, granted)
+    record = simulation.receive(participants.HOST, message)
+    if was_granted:
+        granted.revoked = record.position
 
 
-def _predict_capability_change(
-    simulation: Simulation, prediction: Prediction, recipient: str, *, changed: bool
-) -> None:
-    if simulation.model.is_present(recipient):
-        simulation.model.welcome(prediction, recipient, "capabilities")
-        if changed:
-            prediction.expect_gateway("system/presence")
-
-
-def invite(simulation: Simulation, participant: str, capabilities: list[dict[str, Any]] | None = None) -> bool:
-    """Invite a participant as the host, and return whether the invitation changes anything."""
-    prediction = simulation.predict()
-    changes = simulation.model.invite(prediction, participants.HOST, participant)
+def invite(simulation: Simulation, participant: str, capabilities: list[dict[str, Any]] | None = None) -> None:
+    """Invite a participant as the host."""
+    simulation.step()
     payload: dict[str, Any] = {"participant_id": participant}
     if capabilities is not None:
         payload["initial_capabilities"] = capabilities
-    simulation.receive(participants.HOST, simulation.compose(participants.HOST, "space/invite", payload)[1], prediction)
-    return changes
+    simulation.receive(participants.HOST, simulation.compose(participants.HOST, "space/invite", payload)[1], "consumed")
 
 
 def kick(simulation: Simulation, participant: str) -> None:
     """Kick a participant as the host."""
-    prediction = simulation.predict()
-    simulation.model.kick(prediction, participants.HOST, participant)
+    simulation.step()
     payload = {"participant_id": participant, "reason": "enough"}
-    simulation.receive(participants.HOST, simulation.compose(participants.HOST, "space/kick", payload)[1], prediction)
+    simulation.receive(participants.HOST, simulation.compose(participants.HOST, "space/kick", payload)[1], "consumed")
 
 
 def join_while_kicked(simulation: Simulation, participant: str) -> None:
     """Try to join although kicked: nothing is recorded."""
-    simulation.run(Join(connection=simulation.new_connection(), participant=participant), simulation.predict())
+    connection = simulation.new_connection()
+    simulation.step()
+    simulation.run(Join(connection=connection, participant=participant))
 
 
 def pause(simulation: Simulation, participant: str, seconds: float | None) -> None:
     """Pause a participant as the host, for some seconds or until it is resumed."""
     payload = {"reason": "listen"} if seconds is None else {"timeout_seconds": seconds}
-    sent = send(simulation, participants.HOST, "participant/pause", payload, to=[participant])
-    simulation.model.pause(participant, None if seconds is None else sent.time + round(seconds * SECOND))
+    send(simulation, participants.HOST, "participant/pause", payload, to=[participant])
+    simulation.muted.add(participant)
 
 
 def resume(simulation: Simulation, participant: str) -> None:
     """Resume a paused participant as the host."""
-    sent = send(simulation, participants.HOST, "participant/resume", {}, to=[participant])
-    simulation.model.resume(participant, sent.time)
+    send(simulation, participants.HOST, "participant/resume", {}, to=[participant])
+    simulation.refresh_muted()
 
 
 def shut_down(simulation: Simulation, participant: str) -> None:
     """Ask a participant to shut down, as the host; it is disconnected after a delay."""
-    sent = send(simulation, participants.HOST, "participant/shutdown", {"reason": "maintenance"}, to=[participant])
-    simulation.model.shut_down(participant, sent.time)
+    send(simulation, participants.HOST, "participant/shutdown", {"reason": "maintenance"}, to=[participant])
+    simulation.muted.add(participant)
 
 
 # Stream lifecycle
@@ -220,38 +199,35 @@ def open_stream(
         payload["formats"] = list(payload_type.formats)
     if targets:
         payload["target"] = list(targets)
-    prediction = simulation.predict()
-    prediction.expect("envelope", owner, f"stream/{template.way}")
-    stream_id = simulation.model.new_id(template.request.get("desired_id"))
-    kind = "stream/open" if template.way == "request" else "stream/ready"
+    simulation.step()
+    message = simulation.compose(owner, f"stream/{template.way}", payload)[1]
+    records = simulation.run(Receive(simulation.connections[owner], message))
+    record = simulation.find(records, GATEWAY, "envelope", kind=_OPENED[template.way])
     truth = StreamTruth(
-        stream_id=stream_id,
+        stream_id=str(record.stream_id),
         creator=owner,
         way=template.way,
-        position=prediction.expect_gateway(kind, stream_id),
-        time=prediction.time,
+        position=record.position,
+        time=record.time,
         policy=template.policy,
         formats=list(payload_type.formats),
         targets=targets or None,
+        started=record.position if template.way == "request" else None,
     )
-    truth.started = truth.position if template.way == "request" else None
     stream = OpenStream(truth, template, payload_type, simulation.pool(payload_type))
-    simulation.model.put(stream)
-    simulation.receive(owner, simulation.compose(owner, f"stream/{template.way}", payload)[1], prediction)
+    simulation.observer.add_stream(stream)
     return stream
 
 
 def start_stream(simulation: Simulation, stream: OpenStream) -> None:
     """Start an announced stream as its owner."""
-    sent = send(
+    send(
         simulation,
         stream.owner,
         "stream/start",
         _stream_fields(simulation, stream),
-        stream_id=stream.stream_id,
         **_context_field(simulation, stream),
     )
-    stream.truth.started, stream.live = sent.position, True
 
 
 def end_stream(simulation: Simulation, stream: OpenStream, by: str, kind: str, reason: str | None = None) -> None:
@@ -261,10 +237,8 @@ def end_stream(simulation: Simulation, stream: OpenStream, by: str, kind: str, r
         payload |= {"code": "sensor_lost", "message": "the sensor does not answer"}
     if reason is not None:
         payload["reason"] = reason
-    prediction = simulation.predict()
-    position = prediction.expect("envelope", by, kind, stream.stream_id, reason)
-    simulation.model.end(stream, Ended(position, prediction.time, kind, by, reason))
-    simulation.receive(by, simulation.compose(by, kind, payload, **_context_field(simulation, stream))[1], prediction)
+    simulation.step()
+    simulation.receive(by, simulation.compose(by, kind, payload, **_context_field(simulation, stream))[1])
 
 
 def _stream_fields(simulation: Simulation, stream: OpenStream) -> dict[str, Any]:
@@ -280,37 +254,23 @@ def _context_field(simulation: Simulation, stream: OpenStream) -> dict[str, str]
 
 def grant_write(simulation: Simulation, stream: OpenStream, participant: str, reason: str | None = None) -> None:
     """Let another participant write, as the owner."""
-    prediction = simulation.predict()
-    prediction.expect("consumed", stream.owner, "stream/grant-write", stream.stream_id)
-    message = _compose_ownership_request(simulation, stream, "stream/grant-write", reason, participant_id=participant)
-    owner = stream.owner
-    simulation.model.grant(prediction, stream, participant, reason)
-    simulation.receive(owner, message, prediction)
+    _change_ownership(simulation, stream, "stream/grant-write", reason, participant_id=participant)
 
 
 def revoke_write(simulation: Simulation, stream: OpenStream, participant: str, reason: str | None = None) -> None:
     """Revoke write access of another participant, as the owner."""
-    prediction = simulation.predict()
-    prediction.expect("consumed", stream.owner, "stream/revoke-write", stream.stream_id)
-    message = _compose_ownership_request(simulation, stream, "stream/revoke-write", reason, participant_id=participant)
-    simulation.model.revoke(prediction, stream, participant, reason)
-    simulation.receive(stream.owner, message, prediction)
+    _change_ownership(simulation, stream, "stream/revoke-write", reason, participant_id=participant)
 
 
 def transfer_ownership(simulation: Simulation, stream: OpenStream, heir: str, reason: str | None = None) -> None:
     """Transfer the stream to another owner."""
-    prediction, owner = simulation.predict(), stream.owner
-    prediction.expect("consumed", owner, "stream/transfer-ownership", stream.stream_id)
-    message = _compose_ownership_request(simulation, stream, "stream/transfer-ownership", reason, new_owner=heir)
-    simulation.model.transfer(prediction, stream, heir, reason)
-    simulation.receive(owner, message, prediction)
+    _change_ownership(simulation, stream, "stream/transfer-ownership", reason, new_owner=heir)
 
 
-def _compose_ownership_request(
-    simulation: Simulation, stream: OpenStream, kind: str, reason: str | None, **what: str
-) -> bytes:
+def _change_ownership(simulation: Simulation, stream: OpenStream, kind: str, reason: str | None, **what: str) -> None:
+    simulation.step()
     payload = {"stream_id": stream.stream_id, **what} | ({} if reason is None else {"reason": reason})
-    return simulation.compose(stream.owner, kind, payload)[1]
+    simulation.receive(stream.owner, simulation.compose(stream.owner, kind, payload)[1], "consumed")
 
 
 # Data
@@ -337,21 +297,17 @@ def write_frames(
 def write_data(simulation: Simulation, stream: OpenStream, writer: str, *, skip: int = 0, fits: bool = True) -> None:
     """Send one `stream/data`; it skips `skip` sequence numbers and may violate the schema."""
     flow = stream.flow(writer, simulation.rng)
-    last, sequence = flow.sequence, flow.sequence + 1 + skip
-    prediction = simulation.predict()
-    if skip and last >= 0:
-        position = prediction.expect("gap", writer, "stream/data", stream.stream_id, "skipped")
-        stream.truth.skipped.append(Skipped(position, writer, last + 1, sequence - 1))
-    position = prediction.expect("envelope", writer, "stream/data", stream.stream_id)
-    if not fits:
-        stream.truth.malformed.append(Malformed(stream.number + 1, position, payloads.SCHEMA))
+    sequence = flow.sequence + 1 + skip
+    simulation.step()
     payload = data_payload(simulation, stream, sequence, fits=fits)
     message = simulation.compose(writer, "stream/data", payload, **_context_field(simulation, stream))[1]
+    record = simulation.receive(writer, message)
     flow.sequence = sequence
     stream.number += 1
     flow.written.data += 1
     flow.written.bytes += len(message)
-    simulation.receive(writer, message, prediction)
+    if not fits:
+        stream.truth.malformed.append(Malformed(stream.number, record.position, payloads.SCHEMA))
 
 
 def data_payload(simulation: Simulation, stream: OpenStream, sequence: int, *, fits: bool = True) -> dict[str, Any]:
@@ -362,20 +318,17 @@ def data_payload(simulation: Simulation, stream: OpenStream, sequence: int, *, f
     return {**_stream_fields(simulation, stream), "sequence": sequence, **format_field, "content": content}
 
 
-def send_rejected_frame(
-    simulation: Simulation, writer: str, message: bytes, stream: OpenStream | None, reason: str
-) -> None:
+def send_rejected_frame(simulation: Simulation, writer: str, message: bytes, reason: str) -> None:
     """Send a frame that is rejected."""
-    prediction = simulation.predict()
-    prediction.expect("frame_rejected", writer, None, None if stream is None else stream.stream_id, reason)
-    simulation.receive(writer, message, prediction, text=False)
+    simulation.step()
+    simulation.receive(writer, message, "frame_rejected", reason, text=False)
 
 
 def write_unauthorized_frames(simulation: Simulation, writer: str, stream: OpenStream, count: int) -> None:
     """Send frames without write access."""
     for _ in range(count):
         message = stream.header + stream.payload(simulation.rng)
-        send_rejected_frame(simulation, writer, message, stream, "unauthorized_stream_write")
+        send_rejected_frame(simulation, writer, message, "unauthorized_stream_write")
 
 
 # Readers
@@ -395,10 +348,9 @@ def report_loss(simulation: Simulation, stream: OpenStream, reader: str, lost: i
     first = last - lost + 1
     dropped = lost if lost < 8 or rng.random() < 0.7 else lost - rng.randrange(1, lost // 2)
     stream.delivered_up_to[reader] = last
-    prediction = simulation.predict()
-    position = prediction.expect("gap", reader, "stream/gap", stream.stream_id, reason)
-    simulation.truth.reader_gaps.append(ReaderGap(position, reader, stream.stream_id, first, last, dropped, reason))
-    command = ReportLoss(
-        participant=reader, stream_id=stream.stream_id, first=first, last=last, dropped=dropped, reason=reason
+    simulation.step()
+    simulation.run(
+        ReportLoss(
+            participant=reader, stream_id=stream.stream_id, first=first, last=last, dropped=dropped, reason=reason
+        )
     )
-    simulation.run(command, prediction)

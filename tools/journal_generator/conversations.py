@@ -7,6 +7,7 @@ participants are present.
 from collections.abc import Iterator, Sequence
 from typing import Any, Final, TypeAlias
 
+from mew.protocol.timestamps import SECOND
 from tools.journal_generator import actions
 from tools.journal_generator.ground_truth import Conversation
 from tools.journal_generator.participants import COURIERS, HOST, OBSERVERS, PILOTS, PLANNERS, SOURCES, TOOLS
@@ -23,7 +24,7 @@ _METHODS: Final = ("tools/call", "tools/call", "tools/list", "resources/read")
 
 def pick_active(simulation: Simulation, names: Sequence[str]) -> str | None:
     """Return a random participant of `names` that is present and may send, or None."""
-    active = [name for name in names if simulation.model.may_speak(name)]
+    active = [name for name in names if simulation.may_send(name)]
     return simulation.rng.choice(active) if active else None
 
 
@@ -44,17 +45,8 @@ class OngoingConversation:
         """Start with this envelope."""
         self.root = sent.id
         self.last = sent.id
-        self._model = simulation.model
         self._truth = Conversation(sent.id, [sent.position], [kind], [sent.time])
-        simulation.truth.conversations.append(self._truth)
-
-    def propose(self) -> None:
-        """Open the proposal that starts the conversation: it expires unless it is settled."""
-        self._model.propose(self._truth)
-
-    def settle(self) -> None:
-        """Close the proposal, which a participant is about to end."""
-        del self._model.proposals[self.root]
+        simulation.observer.add_conversation(self._truth)
 
     def add(self, sent: SentEnvelope, kind: str, outcome: str | None = None) -> None:
         """Add an envelope, and the outcome if it ends the conversation."""
@@ -88,7 +80,7 @@ def chat(simulation: Simulation) -> Scenario:
     )
     conversation.add(sent, "chat/acknowledge")
     yield jitter(simulation, 1)
-    if simulation.model.may_speak(listener):
+    if simulation.may_send(listener):
         conversation.add(
             actions.send(simulation, listener, "chat", chat_payload(simulation), correlation_id=[conversation.root]),
             "chat",
@@ -119,7 +111,7 @@ def request(simulation: Simulation, luck: float | None = None) -> Scenario:
         simulation, actions.send(simulation, requester, "mcp/request", _tool_call(simulation), to=[tool]), "mcp/request"
     )
     yield jitter(simulation, 0.3)
-    if simulation.model.may_speak(tool) and (simulation.rng.random() if luck is None else luck) > 0.03:
+    if simulation.may_send(tool) and (simulation.rng.random() if luck is None else luck) > 0.03:
         _respond(simulation, conversation, tool, requester)
 
 
@@ -136,30 +128,27 @@ def proposal(simulation: Simulation, luck: float | None = None) -> Scenario:
     conversation = OngoingConversation(
         simulation, actions.send(simulation, planner, "mcp/proposal", call), "mcp/proposal"
     )
-    conversation.propose()
     yield jitter(simulation, 1)
-    if not simulation.model.is_open(conversation.root, simulation.now):
+    open_proposal = simulation.state.proposals.get(conversation.root)
+    if open_proposal is None or open_proposal.expires <= simulation.now + SECOND:
         return
     outcome_luck, origin = simulation.rng.random() if luck is None else luck, {"correlation_id": [conversation.root]}
     if outcome_luck < 0.15:
-        if simulation.model.may_speak(planner):
-            conversation.settle()
+        if simulation.may_send(planner):
             sent = actions.send(simulation, planner, "mcp/withdraw", {"reason": "no longer needed"}, **origin)
             conversation.add(sent, "mcp/withdraw", "withdrawn")
-    elif not simulation.model.may_speak(pilot):
+    elif not simulation.may_send(pilot):
         return
     elif outcome_luck < 0.3:
-        conversation.settle()
         conversation.add(
             actions.send(simulation, pilot, "mcp/reject", {"reason": "unsafe"}, **origin), "mcp/reject", "rejected"
         )
     else:
-        conversation.settle()
         # A proposal is fulfilled only by a request with the same method and params; the id differs.
         request = {**call, "id": _tool_call(simulation)["id"]}
         conversation.add(actions.send(simulation, pilot, "mcp/request", request, to=[tool], **origin), "mcp/request")
         yield jitter(simulation, 0.4)
-        if simulation.model.may_speak(tool):
+        if simulation.may_send(tool):
             _respond(simulation, conversation, tool, pilot)
 
 
@@ -175,14 +164,14 @@ def reasoning(simulation: Simulation) -> Scenario:
     )
     for number in range(simulation.rng.randrange(2, 6)):
         yield jitter(simulation, 0.4)
-        if not simulation.model.may_speak(planner):
+        if not simulation.may_send(planner):
             return
         sent = actions.send(
             simulation, planner, "reasoning/thought", {"message": f"step {number}"}, context=conversation.root
         )
         conversation.add(sent, "reasoning/thought")
     yield jitter(simulation, 0.4)
-    if simulation.model.may_speak(planner):
+    if simulation.may_send(planner):
         cancelled = simulation.rng.random() < 0.2
         kind = "reasoning/cancel" if cancelled else "reasoning/conclusion"
         sent = actions.send(simulation, planner, kind, {"message": "by the north gate"}, context=conversation.root)
@@ -196,12 +185,12 @@ def housekeeping(simulation: Simulation) -> Scenario:
         return
     request = actions.send(simulation, HOST, "participant/request-status", {"fields": ["tokens"]}, to=[pilot])
     yield jitter(simulation, 0.3)
-    if simulation.model.may_speak(pilot):
+    if simulation.may_send(pilot):
         status = {"tokens": simulation.rng.randrange(10**5), "status": "working"}
         actions.send(simulation, pilot, "participant/status", status, correlation_id=[request.id])
     request = actions.send(simulation, HOST, "participant/compact", {"reason": "context is full"}, to=[pilot])
     yield jitter(simulation, 0.5)
-    if simulation.model.may_speak(pilot):
+    if simulation.may_send(pilot):
         actions.send(
             simulation, pilot, "participant/compact-done", {"status": "compacted"}, correlation_id=[request.id]
         )
@@ -233,7 +222,7 @@ def http_posting(simulation: Simulation) -> Scenario:
         "mcp/request",
     )
     yield jitter(simulation, 0.5)
-    if simulation.model.may_speak(tool):
+    if simulation.may_send(tool):
         _respond(simulation, conversation, tool, courier)
 
 

@@ -1,6 +1,7 @@
-"""Ground truth of a generated journal: what the simulation did and predicted.
+"""Ground truth of a generated journal: what happened in each space.
 
-It is never computed from the journal, so a test can compare the two.
+It comes from the simulation and from the records that the core returned, never from the journal's files, so a test can
+compare it with what a reader finds.
 """
 
 from pathlib import Path

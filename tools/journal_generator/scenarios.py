@@ -10,6 +10,7 @@ from typing import Final
 
 from tools.journal_generator import actions
 from tools.journal_generator.conversations import Scenario, chat_payload, jitter, pick_active
+from tools.journal_generator.observation import OpenStream
 from tools.journal_generator.participants import (
     GRACE_SECONDS,
     GUESTS,
@@ -29,7 +30,6 @@ from tools.journal_generator.participants import (
     capabilities,
 )
 from tools.journal_generator.simulation import Simulation
-from tools.journal_generator.space_model import OpenStream
 
 REGULARS_WITHOUT_HOST: Final = tuple(name for name in REGULARS if name != HOST)
 
@@ -46,20 +46,19 @@ def absence(simulation: Simulation) -> Scenario:
 
 def return_if_possible(simulation: Simulation, name: str) -> None:
     """Join again if the participant is absent and may join."""
-    if not simulation.model.is_present(name) and simulation.model.may_return(name):
+    if not simulation.is_present(name) and simulation.state.may_return(name):
         actions.join(simulation, name)
 
 
 def return_of_absent(simulation: Simulation) -> Scenario:
     """Let absent participants join, resume paused ones, and invite kicked ones again."""
-    model = simulation.model
-    for name in [name for name in REGULARS_WITHOUT_HOST if not model.is_present(name)][:3]:
+    for name in [name for name in REGULARS_WITHOUT_HOST if not simulation.is_present(name)][:3]:
         return_if_possible(simulation, name)
         yield jitter(simulation, 0.3)
-    for name in [name for name, until in model.paused.items() if until is None and name != TROLL]:
+    for name in [name for name, until in simulation.state.paused.items() if until is None and name != TROLL]:
         actions.resume(simulation, name)
         yield jitter(simulation, 0.3)
-    for name in sorted(model.kicked - {TROLL}):
+    for name in sorted(simulation.state.kicked.keys() - {TROLL}):
         actions.invite(simulation, name, capabilities(name))
         yield jitter(simulation, 0.3)
         return_if_possible(simulation, name)
@@ -72,7 +71,7 @@ def takeover(simulation: Simulation) -> Scenario:
         return
     actions.join(simulation, name)
     yield jitter(simulation, 0.5)
-    if simulation.model.may_speak(name):
+    if simulation.may_send(name):
         actions.rejoin(simulation, name)
         other = {"type": "join", "participantId": HOST, "token": simulation.token(name)}
         actions.send_invalid_message(simulation, name, actions.encode(other), "invalid_request")
@@ -80,7 +79,7 @@ def takeover(simulation: Simulation) -> Scenario:
 
 def visit(simulation: Simulation) -> Scenario:
     """Join anonymously, chat, try to request a stream, and leave."""
-    absent = [name for name in VISITORS if not simulation.model.is_present(name)]
+    absent = [name for name in VISITORS if not simulation.is_present(name)]
     if not absent:
         return
     name = simulation.rng.choice(absent)
@@ -102,12 +101,11 @@ def granting(simulation: Simulation) -> Scenario:
     actions.send_rejected(simulation, recipient, "mcp/request", {"method": method}, "capability_violation")
     granted = actions.grant_capability(simulation, recipient, capability)
     yield jitter(simulation, 0.5)
-    if recipient in SOURCES and simulation.model.may_speak(recipient):
+    if recipient in SOURCES and simulation.may_send(recipient):
         actions.send(
             simulation, recipient, "capability/grant-ack", {"status": "accepted"}, correlation_id=[granted.grant_id]
         )
-    still = simulation.model.grants.get(recipient, set())
-    if simulation.model.may_speak(recipient) and granted.grant_id in still:
+    if simulation.may_send(recipient) and actions.has_grant(simulation, granted):
         actions.send(simulation, recipient, "mcp/request", {"method": method}, to=[TOOLS[0]])
     yield jitter(simulation, 1)
     actions.revoke_capability(simulation, granted, capability if simulation.rng.random() < 0.5 else None)
@@ -118,17 +116,17 @@ def invitation(simulation: Simulation) -> Scenario:
     name = simulation.rng.choice(GUESTS)
     actions.invite(simulation, name, capabilities(name))
     yield jitter(simulation, 0.5)
-    if simulation.model.is_present(name) or not simulation.model.may_return(name):
+    if simulation.is_present(name) or not simulation.state.may_return(name):
         return
     actions.join(simulation, name)
     yield jitter(simulation, 0.5)
-    if not simulation.model.may_speak(name):
+    if not simulation.may_send(name):
         return
     actions.send(simulation, name, "chat", chat_payload(simulation))
     stream = actions.open_stream(simulation, name, POSITIONS)
     actions.write_frames(simulation, stream, name, 5)
     yield jitter(simulation, 3)
-    if simulation.model.is_present(name):
+    if simulation.is_present(name):
         actions.leave(simulation, name)
 
 
@@ -140,7 +138,7 @@ def kicking(simulation: Simulation) -> Scenario:
     actions.kick(simulation, name)
     actions.join_while_kicked(simulation, name)
     yield jitter(simulation, 1)
-    if name in simulation.model.kicked:
+    if name in simulation.state.kicked:
         actions.invite(simulation, name, capabilities(name))
         yield jitter(simulation, 0.5)
         return_if_possible(simulation, name)
@@ -148,29 +146,29 @@ def kicking(simulation: Simulation) -> Scenario:
 
 def permanent_kick(simulation: Simulation) -> Scenario:
     """Invite a participant, exceed its rate limit, and kick it permanently."""
-    if TROLL in simulation.model.kicked or simulation.model.is_present(TROLL):
+    if TROLL in simulation.state.kicked or simulation.is_present(TROLL):
         return
     actions.invite(simulation, TROLL)
     yield jitter(simulation, 0.5)
     actions.join(simulation, TROLL)
     actions.flood(simulation, TROLL, 10)
     yield jitter(simulation, 0.5)
-    if simulation.model.is_present(TROLL):
+    if simulation.is_present(TROLL):
         actions.kick(simulation, TROLL)
 
 
 def pausing(simulation: Simulation) -> Scenario:
     """Pause a writer; its messages are rejected until the pause times out or the host resumes it."""
-    writing = [(stream, writer) for stream, writer in simulation.model.writing() if writer not in {HOST, TROLL}]
+    writing = [(stream, writer) for stream, writer in simulation.writing() if writer not in {HOST, TROLL}]
     if not writing:
         return
     stream, name = simulation.rng.choice(writing)
     seconds = simulation.rng.choice((None, 1.5))
     actions.pause(simulation, name, seconds)
     actions.send_rejected(simulation, name, "chat", {"text": "but"}, "paused")
-    actions.send_rejected_frame(simulation, name, stream.header + stream.payload(simulation.rng), stream, "paused")
+    actions.send_rejected_frame(simulation, name, stream.header + stream.payload(simulation.rng), "paused")
     yield jitter(simulation, 1.5)
-    if seconds is None and name in simulation.model.paused:
+    if seconds is None and name in simulation.state.paused:
         actions.resume(simulation, name)
 
 
@@ -181,7 +179,7 @@ def shutting_down(simulation: Simulation) -> Scenario:
         return
     actions.shut_down(simulation, name)
     yield jitter(simulation, 0.5)
-    if simulation.model.is_present(name):
+    if simulation.is_present(name):
         actions.send_rejected(simulation, name, "chat", {"text": "bye"}, "paused")
     yield 6.0
     return_if_possible(simulation, name)
@@ -203,8 +201,8 @@ def rejections(simulation: Simulation) -> Scenario:
     unwritable = {"recipient": tool, "capabilities": [{"kind": "stream/write:stream-1"}]}
     actions.send_rejected(simulation, HOST, "capability/grant", unwritable, "invalid_operation")
     actions.send_rejected(simulation, HOST, "participant/pause", {"timeout_seconds": -1}, "invalid_envelope", to=[tool])
-    actions.send_rejected_frame(simulation, HOST, b"#no end", None, "invalid_envelope")
-    actions.send_rejected_frame(simulation, HOST, b"#stream-0#nowhere", None, "unauthorized_stream_write")
+    actions.send_rejected_frame(simulation, HOST, b"#no end", "invalid_envelope")
+    actions.send_rejected_frame(simulation, HOST, b"#stream-0#nowhere", "unauthorized_stream_write")
 
 
 _WRITERS: Final = (*SOURCES, *PILOTS)
@@ -212,15 +210,15 @@ _WRITERS: Final = (*SOURCES, *PILOTS)
 
 
 def _is_open(simulation: Simulation, stream: OpenStream) -> bool:
-    return stream.stream_id in simulation.model.streams
+    return stream.stream_id in simulation.streams
 
 
 def _pick_stream(simulation: Simulation, streams: Sequence[OpenStream] | None = None) -> OpenStream | None:
     """Return a random live stream whose owner may send, or None."""
     writable = [
         stream
-        for stream in (simulation.model.streams.values() if streams is None else streams)
-        if stream.live and _is_open(simulation, stream) and simulation.model.may_speak(stream.owner)
+        for stream in (simulation.streams.values() if streams is None else streams)
+        if stream.live and _is_open(simulation, stream) and simulation.may_send(stream.owner)
     ]
     return simulation.rng.choice(writable) if writable else None
 
@@ -235,7 +233,7 @@ def opening(simulation: Simulation, template: StreamTemplate | None = None) -> S
     if owner is None:
         return
     template = template or simulation.rng.choice(STREAM_TEMPLATES)
-    present = [name for name in REGULARS_WITHOUT_HOST if simulation.model.is_present(name) and name != owner]
+    present = [name for name in REGULARS_WITHOUT_HOST if simulation.is_present(name) and name != owner]
     targets = tuple(simulation.rng.sample(present, min(3, len(present)))) if template.targeted else ()
     if template.targeted and not targets:
         return
@@ -256,9 +254,9 @@ def _start_announced(simulation: Simulation, stream: OpenStream) -> Scenario:
     if stream.live:
         return
     yield jitter(simulation, 0.3)
-    if _is_open(simulation, stream) and simulation.model.may_speak(stream.owner):
+    if _is_open(simulation, stream) and simulation.may_send(stream.owner):
         early = stream.header + stream.payload(simulation.rng)
-        actions.send_rejected_frame(simulation, stream.owner, early, stream, "stream_not_live")
+        actions.send_rejected_frame(simulation, stream.owner, early, "stream_not_live")
         actions.start_stream(simulation, stream)
 
 
@@ -277,7 +275,7 @@ def sharing(simulation: Simulation, stream: OpenStream | None = None) -> Scenari
     if _pick_stream(simulation, [shared]) and len(shared.writers) > 1:
         former_writer = simulation.rng.choice(shared.writers[1:])
         actions.revoke_write(simulation, shared, former_writer, simulation.rng.choice((None, "thank you")))
-        if simulation.model.may_speak(former_writer):
+        if simulation.may_send(former_writer):
             actions.write_unauthorized_frames(simulation, former_writer, shared, simulation.rng.randrange(1, 6))
 
 
@@ -294,7 +292,7 @@ def handover(simulation: Simulation) -> Scenario:
     payload = {"stream_id": stream.stream_id, "participant_id": former}
     actions.send_rejected(simulation, former, "stream/grant-write", payload, "unauthorized")
     yield jitter(simulation, 1)
-    if _pick_stream(simulation, [stream]) and simulation.model.is_present(former):
+    if _pick_stream(simulation, [stream]) and simulation.is_present(former):
         actions.grant_write(simulation, stream, former)
 
 
@@ -306,7 +304,7 @@ def writer_disconnect(simulation: Simulation) -> Scenario:
         return
     actions.grant_write(simulation, stream, leaver)
     yield jitter(simulation, 0.5)
-    if simulation.model.is_present(leaver):
+    if simulation.is_present(leaver):
         actions.leave(simulation, leaver, "ping timeout")
     yield jitter(simulation, 3)
     return_if_possible(simulation, leaver)
@@ -323,10 +321,8 @@ def ending(simulation: Simulation, kind: str | None = None) -> Scenario:
     kind = kind or simulation.rng.choice(("stream/complete", "stream/close", "stream/close", "stream/error"))
     actions.end_stream(simulation, stream, stream.owner, kind, "done" if kind == "stream/close" else None)
     yield jitter(simulation, 0.2)
-    if simulation.model.may_speak(stream.owner):
-        actions.send_rejected_frame(
-            simulation, stream.owner, stream.header + b"too late", None, "unauthorized_stream_write"
-        )
+    if simulation.may_send(stream.owner):
+        actions.send_rejected_frame(simulation, stream.owner, stream.header + b"too late", "unauthorized_stream_write")
 
 
 def reopened_movement(simulation: Simulation) -> Scenario:
@@ -357,7 +353,7 @@ def owner_disconnect(simulation: Simulation, template: StreamTemplate, *, second
     for heir in filter(None, heirs):
         actions.grant_write(simulation, stream, heir)
     yield 1.0
-    if simulation.model.is_present(owner):
+    if simulation.is_present(owner):
         _drop_queued(simulation, owner)
         actions.leave(simulation, owner, "connection lost")
     yield seconds
@@ -379,7 +375,7 @@ def owner_disconnects() -> list[Callable[[Simulation], Scenario]]:
 
 def _drop_queued(simulation: Simulation, reader: str) -> None:
     """Drop the queued frames of a reader that is about to disconnect."""
-    for stream in list(simulation.model.streams.values()):
+    for stream in list(simulation.streams.values()):
         queued = min(actions.count_undelivered(stream, reader), simulation.rng.randrange(1, 60))
         if queued > 0 and reader != stream.owner:
             actions.report_loss(simulation, stream, reader, queued, gone=True)
@@ -391,12 +387,12 @@ def slow_reader(simulation: Simulation) -> Scenario:
     reader = pick_active(simulation, REGULARS_WITHOUT_HOST)
     if reader is None:
         return
-    slow = [stream for stream in simulation.model.streams.values() if actions.count_undelivered(stream, reader) > 0]
+    slow = [stream for stream in simulation.streams.values() if actions.count_undelivered(stream, reader) > 0]
     for stream in slow[: simulation.rng.randrange(1, 6)]:
         lost = min(actions.count_undelivered(stream, reader), simulation.rng.randrange(1, 400))
         actions.report_loss(simulation, stream, reader, lost)
     yield jitter(simulation, 1)
-    if simulation.model.is_present(reader) and simulation.rng.random() < 0.3:
+    if simulation.is_present(reader) and simulation.rng.random() < 0.3:
         _drop_queued(simulation, reader)
         actions.leave(simulation, reader, "connection lost")
         yield jitter(simulation, 2)
@@ -439,8 +435,8 @@ def envelopes_without_effect(simulation: Simulation) -> Scenario:
     if stream is None:
         return
     format_field = {"stream_id": stream.stream_id}
-    actions.send(simulation, HOST, "stream/open", {**format_field, "owner": HOST}, stream_id=stream.stream_id)
-    actions.send(simulation, HOST, "stream/quality", {**format_field, "loss": 0.01}, stream_id=stream.stream_id)
+    actions.send(simulation, HOST, "stream/open", {**format_field, "owner": HOST})
+    actions.send(simulation, HOST, "stream/quality", {**format_field, "loss": 0.01})
     actions.send(simulation, HOST, "stream/close", {"stream_id": "stream-0", "reason": "never was"})
     yield jitter(simulation, 0.2)
     if _pick_stream(simulation, [stream]):

@@ -1,8 +1,9 @@
-"""A simulated space on the real protocol core: runs commands and compares their records with the predicted ones.
+"""A simulated space on the real protocol core: runs commands, and writes and observes their records.
 
 It does the work of the gateway's hub, without sockets and with a simulated clock.
 """
 
+from collections.abc import Iterator
 from random import Random
 from typing import Any, Final, Protocol
 
@@ -29,18 +30,15 @@ from mew.protocol.fold import advance_frame_number
 from mew.protocol.timestamps import rfc3339
 from tools.journal_generator import participants
 from tools.journal_generator.ground_truth import SpaceTruth
+from tools.journal_generator.observation import OpenStream, TruthObserver
 from tools.journal_generator.payloads import POOL, PayloadPool, PayloadType
-from tools.journal_generator.space_model import OpenStream, Prediction, RecordLine, SpaceModel
 
 LONGEST_STEP: Final = 300
 """The longest time between two consecutive commands, in microseconds."""
-_REJECTED: Final = "rejected"
-_FRAME_REJECTED: Final = "frame_rejected"
-_ENVELOPE_EVENTS: Final = frozenset({"envelope", "consumed"})
 
 
 class UnexpectedRecords(MewError):
-    """The core wrote other records than predicted."""
+    """A message had another outcome than the scenario intends."""
 
 
 class EntrySink(Protocol):
@@ -83,7 +81,11 @@ class Simulation:
         self._settings = participants.settings(self.name)
         self._tokens = participants.TokenTable()
         self.truth = SpaceTruth(space=self.name)
-        self.model = SpaceModel(self.truth, set(self._settings.participants))
+        self.observer = TruthObserver(self.truth)
+        self.connections: dict[str, str] = {}
+        """The last connection of each participant."""
+        self.muted: set[str] = set()
+        """Participants that may not send, as of the last tick or pause."""
         self._pools: dict[int, tuple[PayloadType, PayloadPool]] = {}
         self._pool_seed = f"{seed}/{self.name}/"
         self._pool_size = pool_size
@@ -99,13 +101,11 @@ class Simulation:
 
     def _start(self) -> None:
         epoch = f"{self.rng.getrandbits(32):08x}"
-        prediction = self._predict_now()
-        self.model.start(prediction, epoch)
-        self.model.expire(prediction)
-        self.run(Start(epoch), prediction)
-        prediction = self.predict()
-        self.model.enter(prediction, participants.SCRIBE, "virtual")
-        self.run(AttachOutputLog(participants.SCRIBE), prediction)
+        self._step()
+        self.run(Start(epoch))
+        self.refresh_muted()
+        self.step()
+        self.run(AttachOutputLog(participants.SCRIBE))
 
     def crash(self, seconds: float) -> None:
         """Crash the gateway and recover the state from the journal; all connections are closed."""
@@ -123,76 +123,97 @@ class Simulation:
 
     def tick(self) -> None:
         """Send a tick, as the gateway does ten times per second."""
-        prediction = self._predict_now()
-        self.model.tick(prediction)
-        self.model.expire(prediction)
-        self.run(Tick(), prediction)
+        self._step()
+        self.run(Tick())
+        self.refresh_muted()
 
     def checkpoint(self) -> None:
         """Record a checkpoint."""
-        prediction = self.predict()
-        self.truth.checkpoints.append(prediction.expect("checkpoint", "system:gateway"))
+        self.step()
         self._tail.clear()
-        self.run(Checkpoint(), prediction)
+        self.run(Checkpoint())
+
+    # The state
+
+    @property
+    def state(self) -> SpaceState:
+        """The current state of the core."""
+        return self._space.state
+
+    @property
+    def streams(self) -> dict[str, OpenStream]:
+        """Open streams, in order of creation."""
+        return self.observer.streams
+
+    def is_present(self, participant: str) -> bool:
+        """Return whether the participant is present."""
+        return participant in self.state.present
+
+    def may_send(self, participant: str) -> bool:
+        """Return whether the participant is present and not muted."""
+        return participant in self.state.present and participant not in self.muted
+
+    def writing(self) -> Iterator[tuple[OpenStream, str]]:
+        """Yield each live stream with each writer that may send."""
+        for stream in self.streams.values():
+            if stream.live:
+                yield from ((stream, writer) for writer in stream.writers if self.may_send(writer))
+
+    def refresh_muted(self) -> None:
+        """Update the participants that may not send."""
+        names = {*self.state.paused, *self.state.closing}
+        self.muted = {name for name in names if self.state.is_muted(name, self.now)}
 
     # Commands
 
-    def predict(self) -> Prediction:
-        """Return an empty prediction for the next command, a moment from now.
-
-        Proposals that expire before that are closed by a separate tick.
-        """
-        if self.model.has_expired(self.now + LONGEST_STEP):
+    def step(self) -> None:
+        """Advance the clock to the next command. Proposals that expire before that are closed by a separate tick."""
+        if any(proposal.expires <= self.now + LONGEST_STEP for proposal in self.state.proposals.values()):
             self.pass_time(LONGEST_STEP / 1_000_000)
             self.tick()
-        return self._predict_now()
-
-    def _predict_now(self) -> Prediction:
         self._step()
-        return Prediction(self.written, self.now)
 
     def _step(self) -> None:
         """Advance the clock between commands. Called a million times, so it avoids the slower `randrange`."""
         self.now += 20 + int(self.rng.random() * (LONGEST_STEP - 20))
 
-    def run(self, command: Command, prediction: Prediction) -> None:
-        """Run a command in the core; raise `UnexpectedRecords` unless it writes the predicted records."""
-        records = [effect for effect in self._space.handle(command, prediction.time) if isinstance(effect, Record)]
-        lines = [(record.event, record.participant, record.kind, record.stream_id, record.reason) for record in records]
-        if lines != prediction.lines:
-            raise UnexpectedRecords(f"{self.name}: {command} caused {lines}, not {prediction.lines}")
+    def run(self, command: Command) -> list[Record]:
+        """Run a command in the core, write its records and return them."""
+        records = [effect for effect in self._space.handle(command, self.now) if isinstance(effect, Record)]
         for record in records:
-            if (record.position, record.time) != (self.written, prediction.time):
-                raise UnexpectedRecords(f"{self.name}: {record.position} at {record.time}, not {self.written}")
-            self.written += 1
             self._write(record)
+        self.written += len(records)
         self.control += len(records)
-        for line in lines:
-            self._count(line)
-
-    def _count(self, line: RecordLine) -> None:
-        event, _, kind, stream_id, reason = line
-        _add(self.truth.events, event)
-        if event in _ENVELOPE_EVENTS:
-            _add(self.truth.kinds, str(kind))
-        elif event == _REJECTED:
-            _add(self.truth.refused, str(reason))
-        elif event == _FRAME_REJECTED:
-            _add(self.truth.refused_frames, str(reason))
-            if stream_id is not None:
-                self.truth.streams[stream_id].refused += 1
+        self.observer.observe(records, self.state)
+        return records
 
     def _write(self, entry: JournalEntry) -> None:
         self._tail.append(entry)
         self._files.put(entry)
 
-    def receive(self, sender: str, message: bytes, prediction: Prediction, *, text: bool = True) -> None:
-        """Receive a message over the connection of a participant."""
-        self.run(Receive(self.model.connections[sender], message, text), prediction)
+    def receive(
+        self, sender: str, message: bytes, event: str = "envelope", reason: str | None = None, *, text: bool = True
+    ) -> Record:
+        """Receive a message over the connection of a participant, and return its record.
 
-    def post(self, sender: str, message: bytes, prediction: Prediction) -> None:
-        """Receive a message over HTTP."""
-        self.run(Post(sender, message), prediction)
+        `event` and `reason` are its intended outcome; any other outcome raises `UnexpectedRecords`.
+        """
+        records = self.run(Receive(self.connections[sender], message, text))
+        return self.find(records, sender, event, reason=reason)
+
+    def post(self, sender: str, message: bytes) -> Record:
+        """Receive a message over HTTP, and return its record."""
+        return self.find(self.run(Post(sender, message)), sender, "envelope")
+
+    def find(
+        self, records: list[Record], participant: str, event: str, *, kind: str | None = None, reason: str | None = None
+    ) -> Record:
+        """Return the record of a participant with this event; raise `UnexpectedRecords` if there is none."""
+        for record in records:
+            matches = (record.participant, record.event) == (participant, event)
+            if matches and kind in (None, record.kind) and reason in (None, record.reason):
+                return record
+        raise UnexpectedRecords(f"{self.name}: expected {event} of {participant}, {reason or 'accepted'}: {records}")
 
     def frames(self, stream: OpenStream, writer: str, messages: list[bytes]) -> None:
         """Receive frames that one writer sends in a row."""
@@ -201,14 +222,8 @@ class Simulation:
         route = self._space.route(writer, messages[0])
         if not isinstance(route, Route):
             raise UnexpectedRecords(f"{self.name}: {writer} may not write to {stream.stream_id}: {route}")
-        numbered = self._space.accept_frames(route, count, self.now)
-        if numbered != (self.written, self.now, stream.number + 1):
-            raise UnexpectedRecords(f"{self.name}: {numbered}, not {(self.written, self.now, stream.number + 1)}")
-        self._write(
-            FrameBatch(
-                self.written, self.now, writer, stream.stream_id, stream.number + 1, len(stream.header), messages
-            )
-        )
+        position, time, number = self._space.accept_frames(route, count, self.now)
+        self._write(FrameBatch(position, time, writer, stream.stream_id, number, len(stream.header), messages))
         self.written += count
         stream.number += count
         self.truth.events["frame"] = self.truth.events.get("frame", 0) + count
@@ -252,10 +267,6 @@ class Simulation:
         self._files.close()
         truth = self.truth
         truth.last, truth.last_time = self.written - 1, self._tail[-1].time
-        truth.kicked = sorted(self.model.kicked)
-        truth.paused = sorted(name for name, until in self.model.paused.items() if until is None)
+        truth.kicked = sorted(self.state.kicked)
+        truth.paused = sorted(name for name, until in self.state.paused.items() if until is None)
         return truth
-
-
-def _add(counts: dict[str, int], name: str) -> None:
-    counts[name] = counts.get(name, 0) + 1

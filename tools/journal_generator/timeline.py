@@ -12,10 +12,10 @@ from typing import Final
 from mew.protocol.timestamps import SECOND
 from tools.journal_generator import actions, conversations, scenarios
 from tools.journal_generator.conversations import Scenario
+from tools.journal_generator.observation import OpenStream
 from tools.journal_generator.participants import GRACE_SECONDS, HOST, POSITIONS, REGULARS, STREAM_TEMPLATES
 from tools.journal_generator.payloads import POOL
 from tools.journal_generator.simulation import Simulation
-from tools.journal_generator.space_model import OpenStream
 
 FINAL_RECORDS: Final = 400
 """The last records of a space are only frames; no scenario writes more records than this between two pauses."""
@@ -142,9 +142,9 @@ class Timeline:
             simulation.tick()
             self._run_due()
         if simulation.now >= self._quiet_until:
-            for stream in list(simulation.model.streams.values()):
+            for stream in list(simulation.streams.values()):
                 self._flow(stream, seconds)
-        if self._left <= FINAL_RECORDS and not any(True for _ in simulation.model.writing()):
+        if self._left <= FINAL_RECORDS and not any(True for _ in simulation.writing()):
             actions.send_heartbeat(simulation, HOST)
         simulation.now = max(simulation.now, end)
 
@@ -174,7 +174,7 @@ class Timeline:
         simulation = self.simulation
         while self._first and simulation.written >= self._first_at[-len(self._first)] and self._left > FINAL_RECORDS:
             self._resume(self._first.pop(0)(simulation))
-        if not any(True for _ in simulation.model.writing()):
+        if not any(True for _ in simulation.writing()):
             actions.open_stream(simulation, HOST, POSITIONS)
         if (
             self._left > FINAL_RECORDS
@@ -184,7 +184,7 @@ class Timeline:
 
     def _choose_scenario(self) -> _StartScenario:
         """Choose a random scenario that keeps the number of open streams near the target."""
-        rng, spare = self.simulation.rng, TARGET_STREAMS - len(self.simulation.model.streams)
+        rng, spare = self.simulation.rng, TARGET_STREAMS - len(self.simulation.streams)
         if rng.random() < 0.02 * abs(spare):
             return scenarios.opening if spare > 0 else scenarios.ending
         return rng.choices(_SCENARIOS, cum_weights=_CUMULATIVE_WEIGHTS)[0]
@@ -206,7 +206,7 @@ class Timeline:
         self._agenda.clear()
         simulation.crash(simulation.rng.uniform(1, 4))
         actions.join(simulation, HOST)
-        streams = simulation.model.streams.values()
+        streams = simulation.streams.values()
         writers = sorted({name for stream in streams for name in stream.writers} & set(scenarios.REGULARS_WITHOUT_HOST))
         late = simulation.rng.sample(writers, min(2, len(writers)))
         for name in simulation.rng.sample(scenarios.REGULARS_WITHOUT_HOST, len(scenarios.REGULARS_WITHOUT_HOST)):
@@ -221,7 +221,7 @@ class Timeline:
             return
         simulation, template = self.simulation, stream.template
         for writer in stream.writers:
-            if not simulation.model.may_speak(writer):
+            if not simulation.may_send(writer):
                 continue
             flow = stream.flow(writer, simulation.rng)
             flow.frames_due += template.hertz * seconds * self._rate_factor
