@@ -17,10 +17,10 @@ from mew.journal import sealing, wal
 from mew.journal.block_format import CorruptData
 from mew.journal.layout import JournalFolder, first_position
 from mew.journal.reader import Journal
-from mew.journal.recovery import JournalDamaged, recover, synced_bytes, truncate_torn_tail
+from mew.journal.recovery import JournalDamaged, recover, truncate_torn_tail
 from mew.journal.sealing import seal_log
 from mew.journal.segment_reader import read_footer
-from mew.journal.wal import LogWriter, read_blocks
+from mew.journal.wal import LogWriter, read_blocks, synced_bytes
 from mew.journal.writer import ReplayBudget
 from mew.protocol import Record, SnapshotVersionError, SpaceState, snapshot
 from mew.testing import Client

@@ -13,9 +13,8 @@ from mew.journal import wal
 from mew.journal import writer as writing_it
 from mew.journal.block_format import JournalEntry
 from mew.journal.layout import HOUR, JournalFolder, first_position
-from mew.journal.recovery import synced_bytes
 from mew.journal.settings import JournalSettings
-from mew.journal.wal import LogWriter, read_blocks
+from mew.journal.wal import LogWriter, read_blocks, synced_bytes
 from mew.journal.writer import DIRECT_WRITE_ENTRIES, MAX_BLOCK_BYTES, FileSync, JournalWriter, ReplayBudget, blocks_of
 from tests.journal.writer_harness import NOON, FailingCall, WriterHarness, control, frames, writing
 from tests.support.polling import PATIENCE, until

@@ -13,9 +13,8 @@ from typing import TYPE_CHECKING, Final
 from mew.errors import MewError
 from mew.journal.block_format import CorruptData, encode_block, read_block_head, skim_block
 from mew.journal.layout import JournalFolder, Segment, first_position, segments_in
-from mew.journal.recovery import synced_bytes
 from mew.journal.tail import JournalPart, WalFollower, never_stop, wait_for_poll
-from mew.journal.wal import Block, LogDamaged, is_torn_write, log_damage_at, read_blocks
+from mew.journal.wal import Block, LogDamaged, is_torn_write, log_damage_at, read_blocks, synced_bytes
 from mew.protocol.kinds import STREAM_DATA
 from mew.protocol.records import CHECKPOINT, ENVELOPE, FRAME, Record
 

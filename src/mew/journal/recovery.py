@@ -14,7 +14,8 @@ from mew.errors import MewError
 from mew.journal import wal
 from mew.journal.block_format import FrameCount, skim_block
 from mew.journal.layout import JournalFolder, Segment, first_position, segments_in
-from mew.journal.wal import LogDamaged, read_blocks, sync_folder
+from mew.journal.reader import MissingFile
+from mew.journal.wal import LogDamaged, read_blocks, sync_folder, synced_bytes
 from mew.protocol import Record, SnapshotVersionError, SpaceState, fold
 from mew.protocol.fold import advance_frame_number
 from mew.protocol.records import CHECKPOINT
@@ -41,16 +42,15 @@ def recover(folder: JournalFolder) -> Recovered:
     its last request. If it removes a file during recovery, a second attempt finds the records elsewhere.
     """
     torn: str | None = None
-    gone = ""
+    missing = MissingFile()
     while True:
         try:
             torn = truncate_torn_tail(folder) or torn
             state, entries = _folded(folder)
             return Recovered(state, entries, torn)
         except FileNotFoundError as error:
-            if str(error) == gone:
-                raise JournalDamaged(f"{error.filename or error}: it is missing") from None
-            gone = str(error)
+            if missing.is_lost(0, error):
+                raise JournalDamaged(f"{error.filename}: it is missing") from None
 
 
 def _folded(folder: JournalFolder) -> tuple[SpaceState, int]:
@@ -164,17 +164,6 @@ def _truncate_file(folder: JournalFolder, path: Path) -> tuple[str | None, int]:
         _truncate(path, end)
         return f"{damage}; its last {left} bytes were not whole and are cut off", end
     return None, end
-
-
-def synced_bytes(folder: JournalFolder, path: Path) -> int:
-    """Number of bytes of a log file that are known to be fsynced."""
-    try:
-        first, size = map(int, folder.synced.read_text("ascii").split())
-    except (FileNotFoundError, ValueError):
-        return 0
-    if first_position(path) < first:
-        return path.stat().st_size
-    return size if first_position(path) == first else 0
 
 
 def _truncate(path: Path, end: int) -> None:

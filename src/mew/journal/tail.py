@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 from mew.journal.block_format import BLOCK_HEAD_BYTES, CorruptData, check_block, read_block_head
 from mew.journal.layout import JournalFolder, first_position
-from mew.journal.recovery import synced_bytes
-from mew.journal.wal import Block, LogDamaged
+from mew.journal.wal import Block, LogDamaged, synced_bytes
 
 if TYPE_CHECKING:
     from mew.journal.segment_reader import RecordRows

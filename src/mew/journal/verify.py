@@ -19,10 +19,9 @@ import pyarrow.parquet as pq
 from mew.journal.block_format import BLOCK_EVENTS, FrameCount, skim_block
 from mew.journal.layout import JournalFolder, Segment, first_position
 from mew.journal.reader import MissingFile
-from mew.journal.recovery import synced_bytes
 from mew.journal.segment_reader import read_control, read_frames, verify_segment
 from mew.journal.segments import SegmentDamaged
-from mew.journal.wal import Block, LogDamage, is_torn_write, scan_log
+from mew.journal.wal import Block, LogDamage, is_torn_write, scan_log, synced_bytes
 from mew.protocol.records import CHECKPOINT
 
 Sort: TypeAlias = Literal["damage", "torn", "unrecorded"]

@@ -156,6 +156,17 @@ def read_blocks(path: Path, offset: int = 0) -> Iterator[Block]:
             offset += len(data)
 
 
+def synced_bytes(folder: JournalFolder, path: Path) -> int:
+    """Number of bytes of a log file that are known to be fsynced."""
+    try:
+        first, size = map(int, folder.synced.read_text("ascii").split())
+    except (FileNotFoundError, ValueError):
+        return 0
+    if first_position(path) < first:
+        return path.stat().st_size
+    return size if first_position(path) == first else 0
+
+
 def sync_folder(folder: Path) -> None:
     """Wait until the names in a folder are fsynced."""
     opened = _opened_folder(folder)
