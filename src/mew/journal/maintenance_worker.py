@@ -59,9 +59,9 @@ class RetainRequest(msgspec.Struct, frozen=True):
 class MaintenanceRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """One input line: exactly one of these fields is set."""
 
-    seal_log: SealRequest | None = None
-    compact_hour: CompactRequest | None = None
-    delete_expired: RetainRequest | None = None
+    seal: SealRequest | None = None
+    compact: CompactRequest | None = None
+    retain: RetainRequest | None = None
 
 
 class InvalidRequestLine(MewError):
