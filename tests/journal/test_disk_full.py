@@ -280,7 +280,7 @@ def test_what_cannot_be_sealed_stays_and_is_sealed_before_what_comes_later(disk:
 # ---------------------------------------------------------------------------------------------- at the start
 
 
-def fails_to_start(folder: Path, elsewhere: Path) -> str:
+def fails_to_start(folder: Path, elsewhere: Path, code: int = 1) -> str:
     """What a gateway says that cannot start: one line."""
     with (elsewhere / "said").open("w+") as errors:
         process = launch(folder, errors)
@@ -288,7 +288,7 @@ def fails_to_start(folder: Path, elsewhere: Path) -> str:
         errors.seek(0)
         error_text = errors.read()
     lines = [line for line in error_text.splitlines() if not line.startswith("{")]
-    assert (process.returncode, output, len(lines)) == (2, "", 1), error_text
+    assert (process.returncode, output, len(lines)) == (code, "", 1), error_text
     assert "Traceback" not in error_text
     return lines[0]
 
@@ -297,9 +297,9 @@ def test_a_second_gateway_on_the_same_journal_is_told_who_has_it(tmp_path: Path)
     with gateway(tmp_path, participants=EVERYBODY) as process:
         process.start()
         runs = f"mew: space 'lab' already runs at ws://localhost:{process.port} (process {process.process.pid})"
-        assert fails_to_start(tmp_path, tmp_path) == runs
+        assert fails_to_start(tmp_path, tmp_path, 2) == runs
         (tmp_path / ".mew" / "pids.json").unlink()
-        error_text = fails_to_start(tmp_path, tmp_path)
+        error_text = fails_to_start(tmp_path, tmp_path, 2)
         assert error_text == f"mew: {process.journal.root}: process {process.process.pid} writes the journal of 'lab'"
         process.kill()
         process.start()
