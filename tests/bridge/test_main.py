@@ -115,9 +115,9 @@ def test_arguments_and_environment_make_the_settings() -> None:
         (["--token-env", "NONE", "--", "run"], "the environment has no NONE"),
         (["--http", "http://h", "--header-env", "X=NONE"], "the environment has no NONE"),
         (["--env", "X", "--", "run"], "--env takes NAME=VALUE"),
-        (["--init-timeout", "0", "--", "run"], "initialize must be more than no time, not 0 s"),
-        (["--call-timeout", "nan", "--", "run"], "call must be more than no time, not nan s"),
-        (["--max-restarts", "-1", "--", "run"], "-1 restarts are fewer than none"),
+        (["--init-timeout", "0", "--", "run"], "initialize must be greater than 0, not 0 s"),
+        (["--call-timeout", "nan", "--", "run"], "call must be greater than 0, not nan s"),
+        (["--max-restarts", "-1", "--", "run"], "restarts must not be negative, not -1"),
     ],
 )
 def test_settings_that_cannot_work_are_refused_with_a_sentence(arguments: list[str], sentence: str) -> None:

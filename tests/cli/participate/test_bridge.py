@@ -60,8 +60,8 @@ def test_flags_are_the_settings_of_the_bridge() -> None:
         ([], 2, "--mcp-command"),
         (["-m", "run", "--reconnect", "maybe"], 2, "--reconnect: expected true or false, not 'maybe'"),
         (["-m", "run", "--mcp-env", "X"], 2, "--mcp-env: expected NAME=VALUE pairs, separated by commas"),
-        (["-m", "run", "--max-reconnects", "-1"], 2, "-1 restarts are fewer than none"),
-        (["-m", "run", "--init-timeout", "0"], 2, "initialize must be more than no time, not 0 s"),
+        (["-m", "run", "--max-reconnects", "-1"], 2, "restarts must not be negative, not -1"),
+        (["-m", "run", "--init-timeout", "0"], 2, "initialize must be greater than 0, not 0 s"),
         (["-m", "./no-such-program", "--reconnect"], 1, "cannot start './no-such-program'"),
     ],
 )
