@@ -1,4 +1,4 @@
-"""Very many connections, and some that never read: they wait or end, and members, the journal and others go on."""
+"""Very many connections, and some that never read: they wait or end, and members, the journal and others continue."""
 
 import resource
 import signal

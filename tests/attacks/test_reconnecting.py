@@ -23,13 +23,13 @@ SPACE: Final = {"participants": dict.fromkeys(("alice", *CROWD), ANYTHING)}
 LAST: Final = "that is all"
 
 
-@pytest.fixture(params=["as it is", "one by one", "held off"])
+@pytest.fixture(params=["as it is", "one by one", "delayed"])
 def gateway(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Running]:
-    """As it is, with the least that a turn of the loop may do, and with as much gathered as may be."""
+    """Unchanged, with the least work per event-loop iteration, and with the largest batches."""
     if request.param == "one by one":
         monkeypatch.setattr(scheduling, "TURN_SECONDS", 1e-9)
         monkeypatch.setattr(delivery, "SLICE_SECONDS", 0.0)
-    elif request.param == "held off":
+    elif request.param == "delayed":
         monkeypatch.setattr(fanout, "BUSY", 0.0)
         monkeypatch.setattr(fanout, "FLUSHES", 10**6)
         monkeypatch.setattr(fanout, "FEW", 1)
@@ -105,7 +105,7 @@ def test_a_crowd_of_first_messages_is_let_in_a_few_at_a_turn(gateway: Running) -
         crowd = upgraded_crowd(gateway, opened)
 
         async def let_in() -> list[int]:
-            """How many had joined after each turn of the loop, until all had."""
+            """How many had joined after each event-loop iteration, until all had."""
             for each, token in crowd:
                 each.send(join(token))
             counts = [0]

@@ -722,7 +722,7 @@ def test_another_user_gets_no_answer_at_the_admin_door_where_the_mode_would_let_
         store = TokenStore(gateway.config.spaces, environ={}, generate=False)
 
         async def renew(_participant: str) -> None:
-            raise AssertionError("nobody's token has changed")
+            raise AssertionError("no token has changed")
 
         door = ControlServer(gateway.gateway, store, gateway.config.spaces[0], renew)
         gateway.do(door.open())

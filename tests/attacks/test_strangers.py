@@ -387,7 +387,7 @@ KEPT: Final = frozenset(
 
 
 def counted() -> Counter[str]:
-    """What there is of connections made since everything else was frozen, by the collector's list."""
+    """The connections created since everything else was frozen, by the collector's list."""
     return Counter(name for each in gc.get_objects() if (name := type(each).__name__) in KEPT)
 
 
@@ -435,7 +435,7 @@ def test_a_closed_reader_of_the_journal_leaves_nothing_for_the_collector(
 
 def leave_nothing(gateway: Running, opener: Callable[[Running], Raw]) -> None:
     gc.collect()
-    gc.freeze()  # what there is already: the list is short
+    gc.freeze()  # existing objects: the list is short
     gc.disable()
     try:
         with ExitStack() as opened:

@@ -66,10 +66,10 @@ class Flips:
         assert (problem.path, problem.place) == (path, f"byte {damaged.offset}")
         assert problem.sort == ("torn" if torn else "damage")
         count = sum(block.head.records for block in behind)
-        assert (f"{count} records behind it are whole but unreachable" in problem.what) is bool(count)
+        assert (f"{count} records after it are intact but cannot be read" in problem.what) is bool(count)
         records, damage = read_until_damage(self.fixture)
         if any(segment.last >= damaged.head.first for segment in self.segments.values()):
-            assert records == self.fixture.records  # it is sealed, and nobody needs it any more
+            assert records == self.fixture.records  # it is sealed, and no longer needed
         else:
             assert records == self.fixture.records[: damaged.head.first]
             assert torn or str(damage).startswith(f"{path}: damaged at byte {damaged.offset}: ")

@@ -1,4 +1,4 @@
-"""Crash points: a process that ends without a word just before its n-th change to the disk, for each n in turn.
+"""Crash points: a process that ends silently just before its n-th change to the disk, for each n in turn.
 
 Must not know what it crashes: it counts the calls of the system that make something last.
 """
@@ -11,7 +11,7 @@ from typing import Any
 
 CHANGES = ("fsync", "rename", "replace", "unlink", "rmdir", "mkdir")
 CRASHED = 77
-# What is slow to import is there at once; nothing of ours, because the server's path is not that of the tests.
+# Slow imports come first; nothing of ours, because the server's path is not that of the tests.
 _CONTEXT = multiprocessing.get_context("forkserver")
 _CONTEXT.set_forkserver_preload(["duckdb", "pyarrow.compute", "pyarrow.parquet", "pytest"])
 
@@ -20,7 +20,7 @@ def crashes(work: Callable[..., Any], prepare: Callable[[int], tuple[Any, ...]])
     """Do the work in a process that crashes before its first change, then in one before its second, and so on.
 
     Each number is yielded after its crash; that of the process which got to the end is the last. `prepare` makes
-    what the work gets, each time anew.
+    the arguments of the work, new each time.
     """
     ours, theirs = multiprocessing.Pipe()
     parent = _CONTEXT.Process(target=_fork_each, args=(theirs, work))

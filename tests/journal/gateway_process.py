@@ -83,7 +83,7 @@ class GatewayProcess:
         return when
 
     def stop(self) -> int:
-        """Stop it in an orderly way; its exit code. Its clients go when it says goodbye, and not before."""
+        """Stop it gracefully; its exit code. Its clients disconnect when it closes their connections."""
         self.process.send_signal(signal.SIGTERM)
         until(lambda: any(event["event"] == "stopping" for event in self.events()), "the stop")
         self._hang_up()
@@ -113,7 +113,7 @@ class GatewayProcess:
         return (self.folder / ".mew" / "tokens" / f"{participant}.token").read_text(encoding="utf-8")
 
     def connect(self, participant: str, **options: Any) -> Raw:
-        """A socket that asks to come in, and has been upgraded; what it is told comes next.
+        """A socket that asks to come in, and has been upgraded; its answer comes next.
 
         It is closed at the end at the latest.
         """
@@ -170,7 +170,7 @@ def gateway(folder: Path, logs: Path | None = None, **sections: Any) -> Iterator
 
 
 def until_gone(pids: list[int]) -> None:
-    """Wait for the end of processes that are nobody's children any more."""
+    """Wait for the end of orphaned processes."""
     until(lambda: not any(_is_alive(pid) for pid in pids), "the end of a sealer")
 
 

@@ -39,7 +39,7 @@ class Files:
         self._waiting.append(record)
 
     def turn(self) -> None:
-        """The end of a turn of the loop: what happened in it goes on record."""
+        """The end of an event-loop iteration: its events are recorded."""
         if not self._waiting:
             return
         if self._writer is None:
@@ -110,7 +110,7 @@ def in_rows(records: list[Record]) -> list[JournalEntry]:
 
 
 class LivingWorld(World):
-    """The world of the protocol's own histories, which begins anew from a journal on a disk."""
+    """The world of the protocol's own histories, which restarts from a journal on a disk."""
 
     def __init__(self, path: Path, seed: int) -> None:
         self.files = Files(path, "lab", Random(seed))

@@ -20,7 +20,7 @@ from tests.journal.gateway_process import GatewayProcess, post
 LOST: Final = (EOFError, OSError)
 """What a client notices of the gateway's end."""
 HELPERS: Final = ("reader", "alice", "bob")
-"""Who is named a writer of somebody else's stream; only those who are present can be."""
+"""Participants that are writers of another one's stream; only those who are present can be."""
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ class Seen:
     """Ids of envelopes that were answered with 200."""
     kicked: set[str] = field(default_factory=set)
     revoked: dict[str, str] = field(default_factory=dict)
-    """Streams and who may not write to them any more; nobody has asked for the contrary."""
+    """Streams and participants whose write access was revoked and not granted again."""
     opened: list[str] = field(default_factory=list)
     """Ids of streams, as they were answered."""
     faults: list[BaseException] = field(default_factory=list)
@@ -169,13 +169,13 @@ class Load:
         return thread
 
     def only_frames(self) -> None:
-        """From here on nobody sends anything else: frames that no control record takes along."""
+        """From here on no client sends anything else: frames that no control record takes along."""
         self._only_frames.set()
         for thread in self._threads[2:]:
             thread.join(20)
 
     def end(self) -> Seen:
-        """What everybody has seen; the gateway has been killed."""
+        """What all clients have received; the gateway has been killed."""
         for thread in self._threads:
             thread.join(20)
             assert not thread.is_alive(), thread.name
@@ -188,7 +188,7 @@ class Load:
     # Who does what
 
     def _write(self, name: str, most: int) -> None:
-        """Frames without end to a stream of its own, no more than so many on their way."""
+        """Frames without end to a stream of its own, with a limited number in flight."""
         listener = self._listeners[name]
         prefix = f"#{self._own_stream(listener)}#{self._number}<{name}>".encode()
         size = 20 if most < 50 else 120
@@ -210,7 +210,7 @@ class Load:
         return str(answer.json["stream_id"])
 
     def _talk(self) -> None:
-        """Chat and stream data over a socket, a few on their way."""
+        """Chat and stream data over a socket, with a few in flight."""
         listener = self._listeners["carol"]
         stream_id = self._own_stream(listener)
         sequence = int(time.time() * 1_000_000)

@@ -59,7 +59,7 @@ class Killed:
         return self.gateway.journal
 
     def configure(self) -> None:
-        """Everybody may do everything, and a file of the log is sealed after a few blinks of an eye."""
+        """All participants may do everything, and a file of the log is sealed after a fraction of a second."""
         self.gateway.configure(
             participants=dict.fromkeys(PARTICIPANTS, ALL),
             gateway={"limits": {**dict.fromkeys(UNLIMITED, 1_000_000_000), **dict.fromkeys(MANY, 100_000)}},
@@ -117,7 +117,7 @@ class Killed:
         return records
 
     def missing(self, records: list[Record], seen: Seen, killed: float) -> list[Received]:
-        """What somebody has received and the journal should have, but has not."""
+        """What a client has received, but is missing in the journal."""
         frames = Counter((str(record.stream_id), record.payload) for record in records if record.event == FRAME)
         payloads = {record.payload for record in records if record.event != FRAME}
         assert max(frames.values(), default=1) == 1, "a frame was recorded twice"
@@ -184,7 +184,7 @@ def _let_pass(seconds: float) -> None:
 
 
 def count_in_glob(folder: JournalFolder) -> tuple[int, int]:
-    """How many rows, and how many positions, whoever reads all Parquet files finds."""
+    """The number of rows, and of positions, in all Parquet files."""
     files = f"{folder.root}/**/*.parquet"
     query = "select count(*), count(distinct position) from read_parquet(?)"
     with duckdb.connect() as database:

@@ -91,7 +91,7 @@ def test_bytes_behind_a_block_are_not_of_it() -> None:
     ids=["large", "large and small", "one of a small block", "many small", "empty"],
 )
 def test_large_messages_are_written_as_they_are(sizes: list[int], count: int) -> None:
-    """A copy of what two thousand joiners are told takes longer than to hand it to the kernel."""
+    """Copying the messages to two thousand joiners takes longer than writing them to the kernel."""
     entries: list[JournalEntry] = [
         Record(number, 5, "welcome", "alice", payload=bytes([65 + number % 26]) * size)
         for number, size in enumerate(sizes)

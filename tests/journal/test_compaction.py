@@ -1,4 +1,4 @@
-"""Compaction: fewer files, the same records, each of them once, whatever happens and whoever looks meanwhile."""
+"""Compaction: fewer files, the same records, each of them once, whatever happens, also for concurrent readers."""
 
 import multiprocessing
 import os
@@ -448,7 +448,7 @@ def test_a_crash_at_any_step_leaves_each_record_once(tmp_path: Path) -> None:
         assert records(folder) == before
         assert read_by_duckdb(folder.root) == list(range(40))
         compacted.append(not needs_compaction(folder.hour(TEN)))
-        # The next one goes on from there, and leaves nothing behind.
+        # The next one continues from there, and leaves nothing behind.
         compact_and_empty(folder, size)
         assert records(folder) == before
         assert read_by_duckdb(folder.root) == list(range(40))
@@ -461,11 +461,11 @@ def test_a_crash_at_any_step_leaves_each_record_once(tmp_path: Path) -> None:
     assert compacted.count(True) > 5
 
 
-# ------------------------------------------------------------------------------------- whoever looks meanwhile
+# ------------------------------------------------------------------------------------- concurrent readers
 
 
 def count_all_the_while(root: Path, answers: Connection) -> None:
-    """Send what each query found, or that a file it wanted was gone, until somebody says that it is enough."""
+    """Send what each query found, or that a file it wanted was gone, until it is stopped."""
     query = f"SELECT count(*), count(DISTINCT position), sum(position) FROM read_parquet('{root}/**/*.parquet')"
     with duckdb.connect(config={"threads": 1}) as database:
         while not answers.poll():

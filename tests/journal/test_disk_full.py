@@ -1,4 +1,4 @@
-"""A disk that is full, for real: nothing goes unrecorded unless it may, everybody is told, and it goes on by itself."""
+"""A disk that is really full: nothing stays unrecorded unless it may, clients get an error, and it recovers by itself."""
 
 import threading
 from itertools import pairwise
@@ -48,7 +48,7 @@ def heard(client: Raw) -> str:
 
 
 def refused(client: Raw) -> dict[str, Any]:
-    """Say something, and be told at once that nothing can be recorded: the very next message, nothing before it."""
+    """Send a message; the very next message is the error that nothing can be recorded."""
     client.say(kind="chat", id="refused", payload={"text": "refused"})
     answer: dict[str, Any] = msgspec.json.decode(client.frame().payload)
     assert answer["kind"] == "system/error", answer
@@ -58,7 +58,7 @@ def refused(client: Raw) -> dict[str, Any]:
 
 
 def fill_under(process: GatewayProcess, disk: Disk, client: Raw) -> None:
-    """Fill the disk, and let somebody say what does not fit any more; until the gateway says so."""
+    """Fill the disk, and let a client send what no longer fits; until the gateway says so."""
     disk.fill()
     chat(client, LARGE)
     until(lambda: "journal unavailable" in process.error_output(), "the end of the room")
@@ -76,7 +76,7 @@ def stops_and_goes_on(disk: Disk, elsewhere: Path, sync: str) -> None:
         fill_under(process, disk, alice)
         assert_everybody_is_told(process, alice, bob, stream_id)
         disk.make_room()
-        # Nobody says anything: what was held comes by itself.
+        # No client sends anything: the held messages arrive by themselves.
         assert heard(bob) == LARGE
         until(lambda: is_ready(process))
         assert process.get("/health").json["status"] == "ok"
@@ -207,7 +207,7 @@ class Reader(threading.Thread):
                 self.gaps.append(envelope["payload"])
 
     def until_nothing_comes(self) -> None:
-        """Until it has all that was on its way."""
+        """Until it has everything that was in flight."""
         counts: list[int] = [-1]
 
         def rests() -> bool:

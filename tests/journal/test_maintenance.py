@@ -1,4 +1,4 @@
-"""The keeper of journals: what it is asked for is done by a process of its own, one after the other, or reported."""
+"""Maintenance: a separate process handles requests in order, or reports an error."""
 
 import os
 import signal
@@ -34,7 +34,7 @@ for line in sys.stdin:
 
 
 class Sealer:
-    """A sealer that behaves as it is told, and a keeper that has it."""
+    """A worker that behaves as configured, and the client that started it."""
 
     def __init__(self, folder: Path, behaviour: str) -> None:
         self.folder = folder

@@ -305,7 +305,7 @@ def test_a_damaged_segment_is_not_read_at_all(tmp_path: Path) -> None:
 
 
 class Events:
-    """What happens whenever a follower has to wait, one thing at a time; then it is told to stop."""
+    """What happens whenever a follower has to wait, one thing at a time; then it stops."""
 
     def __init__(self, *events: Callable[[], object]) -> None:
         self._events = list(events)
@@ -420,7 +420,7 @@ def test_a_block_that_was_taken_back_and_written_again_is_seen_as_it_is_in_the_e
     fixture = JournalFixture(tmp_path).append()
     assert fixture.writer is not None
     log, size = fixture.writer.path, fixture.writer.size
-    block = encode_block([Record(6, NOON, "join", "somebody else", size=900, payload=b"x" * 900)])
+    block = encode_block([Record(6, NOON, "join", "another one", size=900, payload=b"x" * 900)])
     records = followed(
         fixture, lambda: log.write_bytes(log.read_bytes() + block[:-1]), lambda: os.truncate(log, size), fixture.append
     )

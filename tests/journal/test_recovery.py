@@ -233,7 +233,7 @@ def test_where_all_before_a_checkpoint_is_gone_it_is_begun_with(lab: LivingSpace
 
 
 def test_a_hole_that_a_checkpoint_ends_is_no_damage(lab: LivingSpace) -> None:
-    """A gateway that was to go on unrecorded has left it."""
+    """A gateway that continued unrecorded has left it."""
     busy(lab)
     before = lab.state.position
     lab.join("carol")
@@ -322,7 +322,7 @@ def test_whatever_is_left_of_the_last_block_the_rest_is_recovered(
     shutil.copytree(folder.root, kept)
     sizes = list(cuts(folder))
     assert len(sizes) > 200
-    monkeypatch.setattr(os, "fsync", lambda _file: None)  # there is no power cut here, and it would take its time
+    monkeypatch.setattr(os, "fsync", lambda _file: None)  # no power failure here, and a sync would be slow
     for size, start in sizes:
         last = folder.logs()[-1]
         os.truncate(last, size)
@@ -330,7 +330,7 @@ def test_whatever_is_left_of_the_last_block_the_rest_is_recovered(
         assert snapshot(recovered.state) == before
         torn = f"{last}: damaged at byte {start}"
         assert recovered.torn is None if size == start else str(recovered.torn).startswith(torn)
-        # What is left can be gone on with: the next block begins where this one did, in a file of its own.
+        # The rest can be continued: the next block begins where this one did, in a file of its own.
         assert not folder.log_file(position + 1).exists()
         shutil.copyfile(kept / last.relative_to(folder.root), last)
     assert snapshot(recover(folder).state) == snapshot(lab.state)
@@ -414,7 +414,7 @@ def test_the_mark_speaks_for_all_files_before_its_own(tmp_path: Path) -> None:
     assert [synced_bytes(folder, path) for path in folder.logs()] == [100, 40, 0]
 
 
-# --------------------------------------------------------------------------- while somebody else is still at work
+# --------------------------------------------------------------------------- while another process is still at work
 
 
 def test_logs_may_be_sealed_while_they_are_recovered(
@@ -436,7 +436,7 @@ def test_logs_may_be_sealed_while_they_are_recovered(
 
 
 class Looks:
-    """Counts how often somebody looks what is in a folder; just after one of these looks, two logs are sealed."""
+    """Counts how often a folder is listed; just after one of these looks, two logs are sealed."""
 
     def __init__(self, patch: pytest.MonkeyPatch, folder: JournalFolder, which: int) -> None:
         self.count = -1

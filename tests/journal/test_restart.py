@@ -129,14 +129,14 @@ def test_who_does_not_come_back_within_the_grace_loses_what_was_waiting(tmp_path
         much_happens(process)
         process.kill()
         process.start()
-        # The owner comes back at once, one writer does not.
+        # The owner reconnects immediately, one writer does not.
         alice, welcome = process.join("alice")
         assert streams(welcome)["stream-1"]["authorized_writers"] == ["alice", "bob"]
         revoked = alice.envelope("stream/write-revoked")["payload"]
         assert (revoked["stream_id"], revoked["participant_id"]) == ("stream-1", "bob")
         assert (revoked["reason"], revoked["authorized_writers"]) == ("disconnected", ["alice"])
         process.kill()
-        # Now nobody comes back but somebody else.
+        # Now only another participant connects.
         process.start()
         carol, welcome = process.join("carol")
         assert list(streams(welcome)) == ["stream-1", "voice"]

@@ -48,7 +48,7 @@ def records(log: Path) -> list[Record]:
 
 
 def glob(folder: JournalFolder) -> list[int]:
-    """The positions that somebody sees who reads all Parquet files there are."""
+    """The positions in all Parquet files."""
     pattern = str(folder.root / "**" / "*.parquet")
     if not list(folder.root.glob("**/*.parquet")):
         return []

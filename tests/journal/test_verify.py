@@ -103,7 +103,7 @@ def test_whole_blocks_behind_a_damaged_one_are_found_though_nobody_reaches_them(
         report = verified(fixture)
         assert [problem.place for problem in report.problems] == [f"byte {second}"]
         assert report.problems[0].what.endswith(
-            "records 6 to 11 are lost; 18 records behind it are whole but unreachable"
+            "records 6 to 11 are lost; 18 records after it are intact but cannot be read"
         )
         assert (report.records, report.unreachable, report.last) == (12, 18, 35)
     data[second + 100] ^= 1
@@ -111,8 +111,8 @@ def test_whole_blocks_behind_a_damaged_one_are_found_though_nobody_reaches_them(
     log.write_bytes(data)
     report = verified(fixture)
     assert [problem.what.partition("; ")[2] for problem in report.problems] == [
-        "records 6 to 11 are lost; 6 records behind it are whole but unreachable",
-        "records 18 to 23 are lost; 6 records behind it are whole but unreachable",
+        "records 6 to 11 are lost; 6 records after it are intact but cannot be read",
+        "records 18 to 23 are lost; 6 records after it are intact but cannot be read",
     ]
 
 
@@ -126,7 +126,7 @@ def test_a_copy_of_a_block_in_a_frame_is_not_taken_for_a_block(tmp_path: Path) -
     data = bytearray(log.read_bytes())
     data[second + 8] ^= 1  # its version, so that its length is not believed either
     log.write_bytes(data)
-    assert only_problem(fixture).what.endswith("records 6 to 6 are lost; 6 records behind it are whole but unreachable")
+    assert only_problem(fixture).what.endswith("records 6 to 6 are lost; 6 records after it are intact but cannot be read")
 
 
 def test_a_sealed_log_that_is_damaged_before_it_is_deleted_is_damaged_and_loses_nothing(tmp_path: Path) -> None:
@@ -203,7 +203,7 @@ def test_a_beginning_that_is_missing_needs_a_checkpoint(tmp_path: Path) -> None:
     fixture.seal()
     fixture.append().seal()
     fixture.folder.segments()[0].control.unlink()
-    assert only_problem(fixture).what == "records 0 to 5 are missing, and no checkpoint makes up for them"
+    assert only_problem(fixture).what == "records 0 to 5 are missing, and no checkpoint replaces them"
     fixture.checkpoint()
     assert verified(fixture).problems == ()
     assert verified(fixture).first == 6

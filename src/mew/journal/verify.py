@@ -137,7 +137,7 @@ class _Verification:
         elif first > self.next and not self.known_hole:
             missing = f"records {self.next} to {first - 1}, which come before it, are missing"
             if checkpoint:
-                missing += "; a checkpoint makes up for them, as behind what the gateway could not write"
+                missing += "; a checkpoint replaces them, because the gateway could not write them"
             self._add(path, missing, sort="unrecorded" if checkpoint else "damage")
         self.known_hole = False
         self.next = last + 1
@@ -251,7 +251,7 @@ class _Verification:
             [] if following is None else [first_position(following)]
         )
         lost = [f"records {self.next} to {first - 1} are lost" for first in following_firsts if first > self.next]
-        more = [f"{whole} records behind it are whole but unreachable"] if whole else []
+        more = [f"{whole} records after it are intact but cannot be read"] if whole else []
         self._add(damage.path, "; ".join([damage.problem, *lost, *more]), f"byte {damage.offset}")
         self.next = max(self.next, *(block.head.last + 1 for block in behind), 0)
         self.known_hole = True
@@ -261,7 +261,7 @@ class _Verification:
     def _check_beginning(self) -> None:
         """Check that a checkpoint exists if the first records are missing, as after retention."""
         if self.first and not self.checkpoints:
-            what = f"records 0 to {self.first - 1} are missing, and no checkpoint makes up for them"
+            what = f"records 0 to {self.first - 1} are missing, and no checkpoint replaces them"
             self._add(self.folder.sealed, what)
 
     def _check_end(self) -> None:

@@ -87,7 +87,7 @@ class _Line:
         return bool(message.epoch and self._epochs and message.epoch not in self._epochs)
 
     def _goes_on(self, message: TopicMessage) -> bool:
-        """Whether the journal itself has nothing between: it begins here, or a checkpoint makes up for a hole."""
+        """Whether the journal itself has nothing between: it begins here, or a checkpoint replaces a gap."""
         if self._last < 0:
             return message.after < 0
         return 0 <= message.after <= self._last
