@@ -1,4 +1,4 @@
-"""A disk that is really full: nothing stays unrecorded unless it may, clients get an error, and it recovers by itself."""
+"""A disk that is really full: nothing stays unrecorded unless it may, clients get an error, and it recovers itself."""
 
 import threading
 from itertools import pairwise

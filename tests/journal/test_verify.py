@@ -126,7 +126,9 @@ def test_a_copy_of_a_block_in_a_frame_is_not_taken_for_a_block(tmp_path: Path) -
     data = bytearray(log.read_bytes())
     data[second + 8] ^= 1  # its version, so that its length is not believed either
     log.write_bytes(data)
-    assert only_problem(fixture).what.endswith("records 6 to 6 are lost; 6 records after it are intact but cannot be read")
+    assert only_problem(fixture).what.endswith(
+        "records 6 to 6 are lost; 6 records after it are intact but cannot be read"
+    )
 
 
 def test_a_sealed_log_that_is_damaged_before_it_is_deleted_is_damaged_and_loses_nothing(tmp_path: Path) -> None:
