@@ -66,7 +66,7 @@ async def faking(script: Script) -> AsyncIterator[str]:
 
 
 async def goodbye(reader: asyncio.StreamReader) -> None:
-    """Read until the client says goodbye, or is gone; closing is the answer."""
+    """Read until the client closes the connection or disconnects; then close it too."""
     while data := await reader.read(65_536):
         if data[-8:-6] == b"\x88\x82":
             return

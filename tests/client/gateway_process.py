@@ -42,11 +42,11 @@ class GatewayProcess:
         assert line.startswith("listening"), line
 
     def kill(self) -> None:
-        """Without a word."""
+        """Kill it."""
         self._end(signal.SIGKILL)
 
     def stop(self) -> None:
-        """In good order."""
+        """Stop it gracefully."""
         self._end(signal.SIGTERM)
 
     def _end(self, number: signal.Signals) -> None:

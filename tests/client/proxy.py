@@ -1,4 +1,4 @@
-"""A network that behaves badly when it is told to: what goes through it is delayed, lost, cut off or half closed.
+"""A network with configurable faults: what goes through it is delayed, lost, cut off or half closed.
 
 A plain TCP proxy on the test's own loop. It knows nothing of what it carries.
 """
@@ -42,12 +42,12 @@ class Flow:
             self.cut()
 
     def cut(self) -> None:
-        """Both ends lose it at once."""
+        """Both ends lose it at the same time."""
         for end in self._ends.values():
             end.transport.abort()
 
     def half_close(self, way: Way) -> None:
-        """One end is told that nothing more comes; what it sends is carried as before."""
+        """One end is closed for reading; what it sends is still carried."""
         self._ends[way].write_eof()
 
 
@@ -58,7 +58,7 @@ class Proxy:
         self.port = port
         """The gateway's; it may have another after a restart."""
         self.refusing = False
-        """Whether nobody gets through."""
+        """Whether no connection gets through."""
         self.delay: Callable[[], float] | None = None
         self.swallowing: set[Way] = set()
         """The ways on which everything is lost without a sign."""

@@ -30,7 +30,7 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 class Speaker:
-    """Somebody who talks all the time, and remembers what became of each word."""
+    """A participant that sends all the time, and stores the outcome of each message."""
 
     def __init__(self, space: Space) -> None:
         self._space = space
@@ -53,7 +53,7 @@ class Speaker:
 
 
 class Reader:
-    """Somebody who reads a stream, and counts what it got and what it was told it did not."""
+    """A reader of a stream that counts received frames and reported losses."""
 
     def __init__(self, space: Space, stream_id: str) -> None:
         self.frames: list[int] = []

@@ -1,6 +1,6 @@
-"""Whoever is cancelled leaves nothing behind: every public coroutine, at every place where it waits.
+"""A cancelled task leaves nothing behind: every public coroutine, at every place where it waits.
 
-The coroutines are found, not listed: one that nobody has said how to call fails the test.
+The coroutines are found, not listed: one without a known call fails the test.
 """
 
 import asyncio
@@ -77,7 +77,7 @@ class Scene:
         asyncio.get_running_loop().call_later(0.002, connection.resume_writing)
 
     def chat(self) -> None:
-        """Somebody will say something."""
+        """A participant will send something."""
         connection = self.bob.connection
         assert connection is not None
         asyncio.get_running_loop().call_later(
@@ -145,7 +145,7 @@ async def closing_while_away(scene: Scene) -> None:
 
 
 def asked(scene: Scene) -> Awaitable[Any]:
-    """Somebody answers, a moment later."""
+    """A participant answers, a moment later."""
 
     def answer(envelope: Envelope) -> bool:
         return envelope.kind == "space/invite-ack"
@@ -159,7 +159,7 @@ async def until_gone(scene: Scene) -> None:
     try:
         await connection.wait_closed()
     finally:
-        timer.cancel()  # it is over for whoever was cancelled, too
+        timer.cancel()  # it has ended for the cancelled task too
 
 
 # Participants
@@ -515,7 +515,7 @@ async def settled(scene: Scene, before: set[int]) -> None:
 
 
 def living(scene: Scene) -> list[Any]:
-    """The future that picows keeps for each connection, of a connection that was made anew."""
+    """The future that picows keeps for each connection, of a new connection."""
     connections = [space.connection for space in (scene.alice, scene.bob) if space.connection is not None]
     return [
         future

@@ -87,7 +87,7 @@ class Stage:
         self._actors: list[Actor] = []
 
     async def start(self, command: str, stdin: int = asyncio.subprocess.DEVNULL, **environment: str) -> Actor:
-        """`movement.py player1 --seconds 1`, as somebody would type it in that folder."""
+        """`movement.py player1 --seconds 1`, as a user would type it in that folder."""
         name, *arguments = command.split()
         process = await asyncio.create_subprocess_exec(
             sys.executable,
@@ -103,19 +103,19 @@ class Stage:
         return self._actors[-1]
 
     async def play(self, *commands: str) -> list[Ended]:
-        """All of these at once."""
+        """All of these concurrently."""
         actors = [await self.start(command) for command in commands]
         return await asyncio.gather(*(actor.end() for actor in actors))
 
     async def clear(self) -> None:
-        """Nobody outlives the play."""
+        """No process outlives the test."""
         for actor in self._actors:
             if actor.process.returncode is None:
                 actor.process.kill()
                 await actor.process.communicate()
 
     def join(self, participant: str) -> ConnectContext:
-        """On the way in, as somebody of the space."""
+        """Joined, as a participant of the space."""
         return mew.connect(url_of(self.gateway), space="seacat", token=self.gateway.token(participant))
 
 
@@ -129,7 +129,7 @@ def seacat(tmp_path: Path) -> Iterator[Stage]:
 
 @contextlib.asynccontextmanager
 async def curtain(stage: Stage) -> AsyncIterator[None]:
-    """Whatever happens on the stage, nobody stays behind."""
+    """Whatever happens in the examples, no process stays behind."""
     try:
         yield
     finally:

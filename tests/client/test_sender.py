@@ -1,4 +1,4 @@
-"""What becomes of an envelope that is sent: it comes back, it is answered, or it is known what went wrong."""
+"""The outcome of a sent envelope: it comes back, it is answered, or it fails with an error."""
 
 import asyncio
 from pathlib import Path
@@ -272,7 +272,7 @@ async def test_a_mistake_of_the_one_who_asks_is_raised_where_it_asks(gateway: Ru
             await alice.request("space/invite", {"participant_id": "dora"}, answer=lambda _: bool(1 / 0))
         waiting = asyncio.create_task(alice.wait_for(lambda _: bool(1 / 0)))
         await asyncio.sleep(0)
-        await alice.chat("go on")
+        await alice.chat("proceed")
         with pytest.raises(ZeroDivisionError):
             await waiting
 
@@ -298,7 +298,7 @@ async def test_a_time_out_of_somebody_elses_is_not_ours(gateway: Running) -> Non
 
         waiting = asyncio.create_task(alice.wait_for(late, timeout=10))
         await asyncio.sleep(0)
-        await alice.chat("go on")
+        await alice.chat("proceed")
         with pytest.raises(TimeoutError, match="of the predicate"):
             await waiting
 

@@ -1,4 +1,4 @@
-"""When the connection breaks: who comes back, what it is told it missed, and what is never sent a second time."""
+"""When the connection breaks: who reconnects, which losses are reported, and what is never sent a second time."""
 
 import asyncio
 import sys
@@ -32,7 +32,7 @@ from tests.gateway.raw import Running
 
 
 class Report:
-    """What somebody was told when it came back."""
+    """What a client received when it reconnected."""
 
     def __init__(self) -> None:
         self.gaps: list[Gap] = []
@@ -77,7 +77,7 @@ async def test_what_was_missed_is_told_to_the_frame_and_subscriptions_go_on(gate
             position = bob.view.position
             await away(proxy, bob)
             await asyncio.gather(*(one.send("meanwhile") for _ in range(70)), *(two.send_data(n) for n in range(5)))
-            await alice.chat("nobody hears me")
+            await alice.chat("lost message")
             await back(proxy, bob)
             assert report.gaps == [Gap(position, bob.view.position, {one.stream_id: 70, two.stream_id: 5})]
             assert bob.view.position > position + 76
@@ -226,7 +226,7 @@ async def test_the_gateways_own_shutdown_is_one(gateway: Running, monkeypatch: p
 async def test_a_goodbye_without_a_shutdown_is_a_break_like_any_other(gateway: Running) -> None:
     report = Report()
     async with joining(gateway, "alice", **report.options()) as alice, joining(gateway, "bob"):
-        await alice.send("participant/shutdown", to="bob")  # somebody else's
+        await alice.send("participant/shutdown", to="bob")  # of another participant
         close_all(gateway, 1000, "idle for too long", "alice")
         await until(lambda: report.gaps)
         await alice.chat("back")
@@ -295,7 +295,7 @@ async def test_a_welcome_in_the_turn_in_which_its_time_is_up_begins_no_second_wa
             return
         until_then = asyncio.get_running_loop().time() + seconds
         while number == 2 and asyncio.get_running_loop().time() < until_then:
-            pass  # nobody has a turn until the welcome is there and its time is up
+            pass  # no other task runs until the welcome is there and its time is up
         await goodbye(reader)
 
     async with faking(script) as url, mew.connect(url, token="any", timeout=seconds) as alice:

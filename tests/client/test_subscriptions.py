@@ -1,4 +1,4 @@
-"""What a program reads: what it asked for, in order, and where something is missing it is told."""
+"""What a program reads: what it subscribed to, in order, and a report of what is missing."""
 
 import asyncio
 import gc

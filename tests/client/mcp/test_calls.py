@@ -1,4 +1,4 @@
-"""Whoever calls a tool gets its result, by request or by proposal, or an error that says what happened."""
+"""A caller of a tool gets its result, by request or by proposal, or an error that says what happened."""
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator

@@ -1,4 +1,4 @@
-"""A participant's functions are tools, resources and prompts of MCP, and answer whoever may ask."""
+"""A participant's functions are tools, resources and prompts of MCP, and answer permitted requests."""
 
 import asyncio
 import dataclasses
@@ -499,7 +499,7 @@ async def test_only_what_is_addressed_to_us_is_answered(gateway: Running) -> Non
 
 
 class Gauge:
-    """A server that holds requests until it is let go, and counts those it has at once."""
+    """A server that holds requests until it is let go, and counts the concurrent ones."""
 
     def __init__(self) -> None:
         self.now = self.most = self.begun = 0
