@@ -1,6 +1,29 @@
-"""How often a process is started again, and after which delays."""
+"""The delays between tries, and how often a process is restarted."""
 
-from mew._internal.backoff import RestartBudget
+from mew._internal.backoff import Backoff, RestartBudget
+
+
+def test_a_delay_doubles_with_each_try_up_to_the_longest() -> None:
+    backoff = Backoff(1, 5)
+    assert [backoff.next_delay() for _ in range(4)] == [1, 2, 4, 5]
+    assert [backoff.next_delay() for _ in range(2000)][-1] == 5
+    backoff.reset()
+    assert backoff.next_delay() == 1
+
+
+def test_a_random_factor_reduces_a_delay_by_at_most_a_half() -> None:
+    factors = iter([0.0, 0.5, 1.0])
+    backoff = Backoff(8, 8, random_factor=lambda: next(factors))
+    assert [backoff.next_delay() for _ in range(3)] == [4, 6, 8]
+
+
+def test_only_a_success_that_lasted_long_enough_resets_the_delay() -> None:
+    backoff = Backoff(1, 5, stable_seconds=10)
+    assert [backoff.next_delay(), backoff.next_delay()] == [1, 2]
+    backoff.lasted(9.9)
+    assert backoff.next_delay() == 4
+    backoff.lasted(10)
+    assert backoff.next_delay() == 1
 
 
 def budget(restarts: int) -> RestartBudget:

@@ -14,7 +14,7 @@ import mew
 from mew.client import ConnectionLost, JoinRefused, Space
 from mew.client.connection import Connection, GatewayUrl
 from mew.client.errors import SpaceNotFound, Unauthorized
-from mew.client.handshake import MAX_BACKOFF_SECONDS, MIN_BACKOFF_SECONDS, Backoff, _Entrance
+from mew.client.handshake import MAX_BACKOFF_SECONDS, MIN_BACKOFF_SECONDS, _Entrance, reconnect_backoff
 from mew.protocol import Envelope
 from tests.client.fake_gateway import CHAT, WELCOME, faking, goodbye, whole
 from tests.client.harness import joining, played, until, url_of
@@ -268,16 +268,16 @@ def test_the_package_has_nothing_else_to_offer() -> None:
 
 
 def test_each_try_is_waited_for_longer_and_none_for_longer_than_the_longest() -> None:
-    backoff = Backoff()
-    waits = [backoff.next() for _ in range(40)]
+    backoff = reconnect_backoff()
+    waits = [backoff.next_delay() for _ in range(40)]
     for number, wait in enumerate(waits):
         longest = min(MAX_BACKOFF_SECONDS, MIN_BACKOFF_SECONDS * 2**number)
         assert longest / 2 <= wait <= longest
     assert len(set(waits)) > 30
     backoff.lasted(1.0)
-    assert backoff.next() > MAX_BACKOFF_SECONDS / 4
+    assert backoff.next_delay() > MAX_BACKOFF_SECONDS / 4
     backoff.lasted(60.0)
-    assert backoff.next() <= MIN_BACKOFF_SECONDS
+    assert backoff.next_delay() <= MIN_BACKOFF_SECONDS
 
 
 @played

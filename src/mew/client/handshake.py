@@ -12,6 +12,7 @@ from urllib.parse import parse_qs
 
 import msgspec
 
+from mew._internal.backoff import Backoff
 from mew.client.connection import Closed, Connection, GatewayUrl, open_connection
 from mew.client.errors import ConnectionLost, JoinRefused, MewError, ProtocolError, error_from_envelope
 from mew.client.frames import Gap
@@ -83,23 +84,9 @@ class ConnectTarget(msgspec.Struct, frozen=True):
         return msgspec.json.encode({"kind": kinds.JOIN, "payload": payload})
 
 
-class Backoff:
-    """Exponential backoff with random jitter, so that clients do not all reconnect at the same time."""
-
-    def __init__(self) -> None:
-        """Start with the shortest wait."""
-        self.tries = 0
-
-    def next(self) -> float:
-        """Return the seconds to wait before the next try."""
-        seconds = min(MAX_BACKOFF_SECONDS, MIN_BACKOFF_SECONDS * 2**self.tries)
-        self.tries = min(self.tries + 1, 16)
-        return random.uniform(seconds / 2, seconds)
-
-    def lasted(self, seconds: float) -> None:
-        """Record how long the last connection lasted; a stable one resets the backoff."""
-        if seconds >= STABLE_SECONDS:
-            self.tries = 0
+def reconnect_backoff() -> Backoff:
+    """Return the delays between reconnects. They are random, so that clients do not all reconnect at the same time."""
+    return Backoff(MIN_BACKOFF_SECONDS, MAX_BACKOFF_SECONDS, stable_seconds=STABLE_SECONDS, random_factor=random.random)
 
 
 Welcome = Callable[[Connection, Envelope], None]

@@ -11,7 +11,14 @@ from mew.client.connection import NORMAL_CLOSURE, Closed, Connection
 from mew.client.dispatcher import Dispatcher
 from mew.client.errors import ConnectionLost, JoinRefused, MewError
 from mew.client.events import Disconnected
-from mew.client.handshake import FINAL_CLOSE_CODES, Backoff, ConnectSettings, ConnectTarget, error_for_close, join_space
+from mew.client.handshake import (
+    FINAL_CLOSE_CODES,
+    ConnectSettings,
+    ConnectTarget,
+    error_for_close,
+    join_space,
+    reconnect_backoff,
+)
 from mew.protocol.envelope import Envelope
 
 T = TypeVar("T")
@@ -28,7 +35,7 @@ class ReconnectingSession:
         self.connection: Connection | None = None
         self._settings = settings
         self._dispatcher = dispatcher
-        self._backoff = Backoff()
+        self._backoff = reconnect_backoff()
         self._connected_since = 0.0
         self._task: asyncio.Task[None] | None = None
         self._broken: Connection | None = None
@@ -172,7 +179,7 @@ class ReconnectingSession:
         broken, self._broken = self._broken, None
         if broken is not None:
             await broken.wait_closed()
-        await asyncio.sleep(self._backoff.next())
+        await asyncio.sleep(self._backoff.next_delay())
         try:
             await join_space(self.target, self._welcomed, self._settings.timeout)
         except JoinRefused as error:

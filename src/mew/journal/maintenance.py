@@ -15,12 +15,13 @@ from typing import Any, Final, TypeAlias
 
 import msgspec
 
+from mew._internal.backoff import Backoff
 from mew.journal.layout import JournalFolder
 
 WORKER_COMMAND: Final = (sys.executable, "-m", "mew.journal.maintenance_worker")
 WORKER_ATTEMPTS: Final = 3
 WORKER_RESTART_SECONDS: Final = 0.5
-"""Pause before a dead process is restarted, in seconds. It grows by the same amount with each attempt."""
+"""Pause before a dead process is restarted, in seconds. It doubles with each attempt."""
 
 MaintenanceMessage: TypeAlias = dict[str, Any]
 """A request to the worker, or its answer: one key that says what it is, and its values."""
@@ -86,7 +87,8 @@ class MaintenanceClient:
 
     def _answer(self, request: MaintenanceMessage) -> MaintenanceMessage:
         problem = "the sealer was stopped"
-        for attempt in range(1, WORKER_ATTEMPTS + 1):
+        backoff = Backoff(WORKER_RESTART_SECONDS, WORKER_RESTART_SECONDS * WORKER_ATTEMPTS)
+        for _ in range(WORKER_ATTEMPTS):
             if self._stopping.is_set():
                 break
             try:
@@ -101,7 +103,7 @@ class MaintenanceClient:
             except msgspec.DecodeError:
                 problem = "the sealer answers what cannot be read"
             self._discard()
-            self._stopping.wait(WORKER_RESTART_SECONDS * attempt)
+            self._stopping.wait(backoff.next_delay())
         return {"failed": {"request": request, "problem": problem}}
 
     def _exchange(self, line: bytes) -> bytes:

@@ -13,13 +13,14 @@ from typing import Any, Final
 
 import msgspec
 
+from mew._internal.backoff import Backoff
 from mew._internal.logging import log
 from mew.config.loader import SpaceConfig
 from mew.gateway.journaling import journal_root
 
-AGAIN_SECONDS: Final = 1.0
-"""Delay before a shipper is restarted. It doubles with each restart, up to `LATEST_SECONDS`."""
-LATEST_SECONDS: Final = 60.0
+RESTART_SECONDS: Final = 1.0
+"""Delay before a shipper is restarted. It doubles with each restart, up to `LONGEST_RESTART_SECONDS`."""
+LONGEST_RESTART_SECONDS: Final = 60.0
 STOP_SECONDS: Final = 5.0
 TAKEN_OVER: Final = 4
 """Exit code of a shipper that was replaced by another process."""
@@ -60,17 +61,16 @@ class _Shipper:
 
     async def run(self) -> None:
         """Keep the process running until cancelled."""
-        again = AGAIN_SECONDS
+        backoff = Backoff(RESTART_SECONDS, LONGEST_RESTART_SECONDS, stable_seconds=LONGEST_RESTART_SECONDS)
         while True:
             started = time.monotonic()
-            code, said = await self._once()
-            if time.monotonic() - started > LATEST_SECONDS:
-                again = AGAIN_SECONDS
-            # After another process took over, do not take its place back immediately.
-            again = LATEST_SECONDS if code == TAKEN_OVER else again
-            log.warning("shipper ended", space=self.space, code=code, error=said, restart_in_seconds=again)
-            await asyncio.sleep(again)
-            again = min(2 * again, LATEST_SECONDS)
+            code, output = await self._once()
+            backoff.lasted(time.monotonic() - started)
+            delay = backoff.next_delay()
+            if code == TAKEN_OVER:  # do not take the place of the other process back immediately
+                delay = LONGEST_RESTART_SECONDS
+            log.warning("shipper ended", space=self.space, code=code, error=output, restart_in_seconds=delay)
+            await asyncio.sleep(delay)
 
     async def _once(self) -> tuple[int | None, str]:
         """Start the process and read its output to the end; return the exit code and the last message."""

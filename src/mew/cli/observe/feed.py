@@ -13,6 +13,7 @@ from typing import Any, Final
 
 import msgspec
 
+from mew._internal.backoff import Backoff
 from mew.cli.common.errors import Unreachable
 from mew.cli.common.http_client import ApiError, GatewayClient
 from mew.cli.common.target import GatewayTarget
@@ -28,7 +29,9 @@ PAGE: Final = 5_000
 END: Final = 10**18 - 1
 WAITING: Final = 10_000
 """Maximum number of queued events. If the queue is full, the reading thread waits, and nothing is lost."""
-SHORTEST, LONGEST = 0.1, 1.0
+RETRY_SECONDS: Final = 0.2
+"""Delay before an unreachable gateway is tried again. It doubles each time, up to `LONGEST_RETRY_SECONDS`."""
+LONGEST_RETRY_SECONDS: Final = 1.0
 DATA: Final = "stream/data"
 _REFUSALS: Final = frozenset({"rejected", "frame_rejected"})
 
@@ -221,23 +224,22 @@ def from_journal(way: GatewayTarget, past: JournalHistory) -> EventFeed:
     """Follow the journal from the end of `past`. After a disconnect, resume after the last received record."""
 
     def read(following: EventFeed) -> None:
-        position, wait = past.after - 1, SHORTEST
+        position, backoff = past.after - 1, Backoff(RETRY_SECONDS, LONGEST_RETRY_SECONDS)
         while True:
             try:
                 with way.door() as door:
                     for data in door.events(past.path, control=past.control, **{"from": position + 1}):
-                        if wait > SHORTEST:
+                        if backoff.tries:
                             following.put(FeedNotice("the gateway answers again"))
-                            wait = SHORTEST
+                            backoff.reset()
                         if data:
                             record = _record.decode(data)
                             position = record.position
                             following.put_if(record.seen())
             except Unreachable as gone:
-                if wait == SHORTEST:
+                if not backoff.tries:
                     following.put(FeedNotice(f"the gateway does not answer ({gone}); waiting for it"))
-            wait = min(wait * 2, LONGEST)
-            time.sleep(wait)
+            time.sleep(backoff.next_delay())
 
     return EventFeed(read)
 

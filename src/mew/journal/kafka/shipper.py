@@ -13,6 +13,7 @@ from typing import ClassVar, Final, TypeAlias
 
 import msgspec
 
+from mew._internal.backoff import Backoff
 from mew.errors import MewError
 from mew.journal.block_format import read_block_head
 from mew.journal.kafka.address import TopicUrl
@@ -106,7 +107,7 @@ class Shipping:
         self._tell = tell
         self._once = once
         self._away: str | None = None
-        self._again = FIRST_RETRY_SECONDS
+        self._backoff = Backoff(FIRST_RETRY_SECONDS, LAST_RETRY_SECONDS)
 
     def begin(self, *, from_start: bool = False) -> None:
         """Register as a reader, so that retention waits. With `from_start`, everything is sent again.
@@ -152,12 +153,11 @@ class Shipping:
         if self._away is None:
             self._away = str(problem)
             self._tell(ShippingError(self._folder.space, f"{problem}; it is tried again and again"))
-        self._stop.wait(self._again)
-        self._again = min(2 * self._again, LAST_RETRY_SECONDS)
+        self._stop.wait(self._backoff.next_delay())
 
     def transaction_committed(self) -> None:
         """Reset the retry delay after a commit, and report that shipping has resumed."""
-        self._again = FIRST_RETRY_SECONDS
+        self._backoff.reset()
         if self._away is not None:
             self._away = None
             self._tell(Resumed(self._folder.space))

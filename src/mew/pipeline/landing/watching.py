@@ -7,6 +7,7 @@ import time
 from collections.abc import Iterator
 from typing import Final
 
+from mew._internal.backoff import Backoff
 from mew.errors import MewError
 from mew.pipeline.jobs.watching import Stop, Told, WatchError
 from mew.pipeline.landing.landing import Ingest, IngestResult
@@ -25,7 +26,7 @@ class LandingWatch:
         self._landing = landing
         self._stop = stop
         self._due = 0.0
-        self._again = AGAIN_SECONDS
+        self._backoff = Backoff(AGAIN_SECONDS, LATEST_SECONDS)
         self.trouble: str | None = None
         """Why nothing comes just now."""
 
@@ -38,12 +39,12 @@ class LandingWatch:
                 yield from _alarms(arrived)
                 if self._stop.is_set:
                     break
-            self.trouble, self._again = None, AGAIN_SECONDS
+            self.trouble = None
+            self._backoff.reset()
             self._due = time.monotonic() + EVERY_SECONDS
         except (MewError, OSError) as problem:
             said = " ".join(str(problem).split())
-            self._due = time.monotonic() + self._again
-            self._again = min(2 * self._again, LATEST_SECONDS)
+            self._due = time.monotonic() + self._backoff.next_delay()
             if self.trouble is None:
                 yield WatchError(None, f"{said}; it is tried again and again")
             self.trouble = said
