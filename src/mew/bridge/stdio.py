@@ -6,8 +6,8 @@ its own process group, and no process of that group is left when `stop` returns 
 
 import asyncio
 import logging
-import os
 import signal
+import time
 from asyncio.subprocess import PIPE, Process
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import suppress
@@ -18,6 +18,7 @@ from typing import Final, Self
 from mcp.shared.message import SessionMessage
 from mcp.types.jsonrpc import jsonrpc_message_adapter
 
+from mew._internal.processes import POLL_SECONDS, child_is_running, signal_child, stop_child
 from mew.bridge.settings import ServerDisconnected, ServerStartError, StdioServer
 from mew.config.served_folders import exposed
 
@@ -26,14 +27,12 @@ LONGEST_LINE: Final = 64 * 2**20
 """Maximum bytes of a line. A server that writes more without a line end does not use MCP."""
 LONGEST_COMPLAINT: Final = 4096
 """Maximum bytes of a standard error line that are logged."""
-ASKED_SECONDS: Final = 1.0
+INPUT_SECONDS: Final = 1.0
 """Seconds for the program to end after its standard input is closed."""
-TOLD_SECONDS: Final = 1.5
+TERMINATE_SECONDS: Final = 1.5
 """Seconds for it to end after SIGTERM. Then SIGKILL is sent."""
-REAPED_SECONDS: Final = 0.5
+REAP_SECONDS: Final = 0.5
 """Seconds until its exit code is available, after it has ended."""
-LOOK_SECONDS: Final = 0.01
-"""Polling interval in seconds. asyncio's own `wait` would wait for all processes that hold its pipes."""
 
 log = logging.getLogger("mew.bridge.server")
 
@@ -79,7 +78,7 @@ class StdioTransport:
 
     async def why(self) -> str:
         """Return why the program sends no more messages, as text for people."""
-        await self._within(REAPED_SECONDS, self._exited)
+        await _within(REAP_SECONDS, lambda: self._process.returncode is not None)
         code = self._process.returncode
         if code is None:
             return f"{self._name!r} closed its standard output"
@@ -92,14 +91,13 @@ class StdioTransport:
         try:
             with suppress(OSError):
                 self.outgoing.close()
-            if not await self._within(ASKED_SECONDS, self._gone):
-                self.signal(signal.SIGTERM)
-                await self._within(TOLD_SECONDS, self._gone)
+            await _within(INPUT_SECONDS, lambda: not child_is_running(self._process))
         finally:
-            self.signal(signal.SIGKILL)
-            for task in self._tasks:
-                task.cancel()
-        await self._within(REAPED_SECONDS, self._exited)
+            try:
+                await stop_child(self._process, TERMINATE_SECONDS)
+            finally:
+                for task in self._tasks:
+                    task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         # A process that left the group may hold a pipe forever: asyncio would close the transport only after that.
         self._process._transport.close()  # type: ignore[attr-defined]
@@ -107,36 +105,18 @@ class StdioTransport:
     async def _end_if_deaf(self) -> None:
         """Kill a program that has stopped reading its input: it will not answer pending requests."""
         await self.outgoing.closed()
-        if not await self._within(ASKED_SECONDS, self.silent.is_set):
-            self.signal(signal.SIGKILL)
+        if not await _within(INPUT_SECONDS, self.silent.is_set):
+            signal_child(self._process, signal.SIGKILL)
 
-    def signal(self, number: signal.Signals) -> None:
-        """Send a signal to the whole group, if any process of it is left."""
-        with suppress(ProcessLookupError, PermissionError):
-            os.killpg(self._process.pid, number)
 
-    def _exited(self) -> bool:
-        return self._process.returncode is not None
-
-    def _gone(self) -> bool:
-        """Return whether no process of the group is left and the leader was reaped."""
-        try:
-            os.killpg(self._process.pid, 0)
-        except ProcessLookupError:
-            return self._exited()
-        except PermissionError:
+async def _within(seconds: float, is_done: Callable[[], bool]) -> bool:
+    """Return whether this became true in time."""
+    deadline = time.monotonic() + seconds
+    while not is_done():
+        if time.monotonic() >= deadline:
             return False
-        return False
-
-    @staticmethod
-    async def _within(seconds: float, question: Callable[[], bool]) -> bool:
-        loop = asyncio.get_running_loop()
-        end = loop.time() + seconds
-        while not question():
-            if loop.time() >= end:
-                return False
-            await asyncio.sleep(LOOK_SECONDS)
-        return True
+        await asyncio.sleep(POLL_SECONDS)
+    return True
 
 
 class StdioMessages:

@@ -2,22 +2,18 @@
 
 import asyncio
 import contextlib
-import os
 import signal
 import time
 from asyncio.subprocess import DEVNULL, Process
 from collections.abc import Callable
-from typing import Final
 
 import msgspec
 
 from mew._internal.backoff import RestartBudget
 from mew._internal.logging import log
-from mew._internal.processes import is_running, process_start_id, processes_of_run, signal_group
+from mew._internal.processes import processes_of_run, stop_child, stopping
 from mew.config.loader import ConfigError, RestartPolicy
 from mew.supervisor.launch import Launch
-
-GLANCE_SECONDS: Final = 0.02
 
 
 class RestartLimits(msgspec.Struct, frozen=True, kw_only=True):
@@ -58,7 +54,6 @@ class SupervisedProcess:
             limits.restarts, limits.window, first_delay=limits.backoff, longest_delay=limits.longest
         )
         self._process: Process | None = None
-        self._born: str | None = None
         self._watch: asyncio.Task[None] | None = None
         self._changing = asyncio.Lock()
         self.ended: str | None = None
@@ -109,7 +104,7 @@ class SupervisedProcess:
             reason = (error.strerror if isinstance(error, OSError) else None) or "its command cannot be run"
             self._give_up(f"{launch.argv[0]}: {reason}")
             return False
-        self._born, self.ended = process_start_id(self._process.pid), None
+        self.ended = None
         log.info("participant started", participant=self.participant, process=self._process.pid)
         self._changed()
         return True
@@ -159,39 +154,16 @@ class SupervisedProcess:
             self._watch.cancel()
             await asyncio.gather(self._watch, return_exceptions=True)
             self._watch = None
-        if self._process is not None:
-            await self._end(self._process)
+        if self._process is not None and not await stop_child(self._process, self._limits.grace):
+            log.warning("participant did not stop in time and was killed", participant=self.participant)
         await self._sweep()
         self._process = None
         self._changed()
 
-    async def _end(self, process: Process) -> None:
-        signal_group(process.pid, self._born, signal.SIGTERM)
-        try:
-            await asyncio.wait_for(process.wait(), self._limits.grace)
-        except TimeoutError:
-            log.warning("participant did not stop in time, killing it", participant=self.participant)
-            signal_group(process.pid, self._born, signal.SIGKILL)
-            await process.wait()
-
     async def _sweep(self) -> None:
         """Stop processes that the participant's process left behind."""
-        left = processes_of_run(self._run, self.participant)
-        for number in (signal.SIGTERM, signal.SIGKILL):
-            for pid, born in left.items():
-                _signal(pid, born, number)
-            deadline = time.monotonic() + self._limits.grace
-            while (left := {pid: born for pid, born in left.items() if is_running(pid, born)}) and (
-                time.monotonic() < deadline
-            ):
-                await asyncio.sleep(GLANCE_SECONDS)
-
-
-def _signal(pid: int, born: str, number: signal.Signals) -> None:
-    """Send a signal to a process, if the id still belongs to the same process."""
-    if is_running(pid, born):
-        with contextlib.suppress(OSError):
-            os.kill(pid, number)
+        for seconds in stopping(processes_of_run(self._run, self.participant), self._limits.grace):
+            await asyncio.sleep(seconds)
 
 
 def _ending(code: int) -> dict[str, int | str]:

@@ -15,6 +15,7 @@ import msgspec
 
 from mew._internal.backoff import Backoff
 from mew._internal.logging import log
+from mew._internal.processes import stop_child
 from mew.config.loader import SpaceConfig
 from mew.gateway.journaling import journal_root
 
@@ -107,13 +108,5 @@ class _Shipper:
 
     async def end(self) -> None:
         """Stop the process; kill it after `STOP_SECONDS`."""
-        process = self._process
-        if process is None or process.returncode is not None:
-            return
-        with suppress(ProcessLookupError):
-            process.terminate()
-            try:
-                await asyncio.wait_for(process.wait(), STOP_SECONDS)
-            except TimeoutError:
-                process.kill()
-                await process.wait()
+        if self._process is not None and self._process.returncode is None:
+            await stop_child(self._process, STOP_SECONDS)

@@ -11,7 +11,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Final
@@ -19,7 +19,7 @@ from typing import IO, Final
 import msgspec
 
 from mew._internal.files import ensure_space_folder, replace_file
-from mew._internal.processes import MARK, is_running, process_start_id, processes_of_run, signal_group
+from mew._internal.processes import MARK, is_running, process_start_id, processes_of_run, stopping
 from mew._internal.unix_sockets import address_of, control_socket, gateway_socket
 from mew.cli.common.errors import CommandFailed
 from mew.errors import MewError
@@ -184,7 +184,7 @@ def start(order: LaunchRequest) -> ProcessTable:
     except BaseException:
         # Interrupted, or the gateway did not become ready: stop everything that was started.
         if gateway is not None:
-            _end_all({gateway.pid: process_start_id(gateway.pid)}, STOP_SECONDS)
+            _stop_all({gateway.pid: process_start_id(gateway.pid)}, STOP_SECONDS)
             gateway.wait()
             if (left := read_pids(order.directory)) is not None and left.gateway == gateway.pid:
                 stop(order.directory, left)
@@ -251,7 +251,8 @@ def _until_ready(order: LaunchRequest, gateway: "subprocess.Popen[bytes]", said_
         if pids is not None and pids.gateway == gateway.pid and pids.ready and healthy(order.directory):
             return pids
         if not told and time.monotonic() - begun > QUIET_SECONDS:
-            told = progress("starting the gateway and its participants …")
+            told = True
+            _print_progress("starting the gateway and its participants …")
         time.sleep(GLANCE_SECONDS)
     raise CommandFailed(f"the gateway did not answer within {START_SECONDS:g} s; see {order.log}")
 
@@ -309,14 +310,14 @@ def stop(directory: Path, pids: ProcessTable) -> list[str]:
     stopped = [name for name, pid in agents.items() if pids.runs(pid)]
     if pids.running:
         stopped.insert(0, "gateway")
-        _end_all({pids.gateway: pids.births[str(pids.gateway)]}, STOP_SECONDS)
+        _stop_all({pids.gateway: pids.births[str(pids.gateway)]}, STOP_SECONDS)
     # If the gateway was killed, its participants and their child processes may still run.
     latest = read_pids(directory)
     left = pids if latest is None or latest.run != pids.run else latest
     named = {pid: pids.births.get(str(pid)) for pid in agents.values()}
-    _end_all(named | {pid: left.births.get(str(pid)) for pid in left.agents.values()}, GRACE_SECONDS)
+    _stop_all(named | {pid: left.births.get(str(pid)) for pid in left.agents.values()}, GRACE_SECONDS)
     if strays := processes_of_run(pids.run):
-        _end_all(dict(strays), GRACE_SECONDS)
+        _stop_all(strays, GRACE_SECONDS)
         stopped += [f"process {pid}" for pid in strays]
     pids_file(directory).unlink(missing_ok=True)
     control_socket(directory).unlink(missing_ok=True)
@@ -344,25 +345,17 @@ def _require_births(directory: Path, pids: ProcessTable) -> None:
         )
 
 
-def _end_all(processes: dict[int, str | None], seconds: float) -> None:
-    """Send SIGTERM to each group. After `seconds`, send SIGKILL to those that still run."""
-    for number in (signal.SIGTERM, signal.SIGKILL):
-        for pid, born in processes.items():
-            with contextlib.suppress(PermissionError):
-                signal_group(pid, born, number)
-        _wait(lambda: not any(is_running(pid, born) for pid, born in processes.items()), seconds)
+def _stop_all(processes: Mapping[int, str | None], grace: float) -> None:
+    """Stop processes and their groups; kill those that still run after `grace` seconds."""
+    slow_at, is_slow = time.monotonic() + QUIET_SECONDS, False
+    for seconds in stopping(processes, grace):
+        if not is_slow and time.monotonic() > slow_at:
+            is_slow = True
+            _print_progress("waiting for processes to end …")
+        time.sleep(seconds)
 
 
-def _wait(done: Callable[[], bool], seconds: float) -> None:
-    begun, told = time.monotonic(), False
-    while not done() and time.monotonic() - begun < seconds:
-        if not told and time.monotonic() - begun > QUIET_SECONDS:
-            told = progress("waiting for processes to end …")
-        time.sleep(GLANCE_SECONDS)
-
-
-def progress(words: str) -> bool:
-    """Print a message about a slow operation if standard error is a terminal. Returns True."""
+def _print_progress(text: str) -> None:
+    """Print a message about a slow operation if standard error is a terminal."""
     if sys.stderr.isatty():
-        print(words, file=sys.stderr, flush=True)
-    return True
+        print(text, file=sys.stderr, flush=True)
