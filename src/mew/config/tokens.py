@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
+from mew._internal.files import replacing, write_if_absent
 from mew.config.loader import ConfigError, SpaceConfig
 from mew.protocol.authentication import Identity
 from mew.protocol.errors import InternalError
@@ -306,23 +307,9 @@ def new_token() -> str:
 
 def _write(path: Path, token: str, *, only_new: bool) -> None:
     """Write a token file atomically. With `only_new`, an existing file is not overwritten."""
-    draft = path.parent / f".{secrets.token_hex(8)}"
-    try:
-        with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as file:
-            # No line break: some readers use the contents verbatim.
-            file.write(token)
-            file.flush()
-            os.fsync(file.fileno())
-        if not only_new:
-            draft.replace(path)
-        else:
-            with contextlib.suppress(FileExistsError):
-                # Unlike a rename, a hard link fails if the name exists: the second process uses the first one's token.
-                path.hardlink_to(draft)
-    finally:
-        draft.unlink(missing_ok=True)
-    folder = os.open(path.parent, os.O_RDONLY)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)
+    # No line break: some readers use the contents verbatim.
+    if only_new:  # if two processes create a token, the second one uses the token of the first
+        write_if_absent(path, token.encode(), mode=0o600)
+        return
+    with replacing(path, mode=0o600) as file:
+        file.write(token.encode())

@@ -3,7 +3,6 @@
 It reads the journal through `Journal` and changes nothing. An exported file gets its name once it is complete.
 """
 
-import os
 from collections import deque
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -12,6 +11,7 @@ from typing import IO, Final
 
 import msgspec
 
+from mew._internal.files import replacing
 from mew.errors import MewError
 from mew.journal.reader import Journal, is_data_record
 from mew.protocol import raw_json
@@ -182,16 +182,8 @@ class JournalExportError(MewError):
 @contextmanager
 def complete_file(path: Path) -> Iterator[IO[bytes]]:
     """Yield a file with a temporary name. It is renamed to `path` on success, and deleted on failure."""
-    unfinished = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
-        with unfinished.open("wb") as file:
+        with replacing(path) as file:
             yield file
-            file.flush()
-            os.fsync(file.fileno())
-        unfinished.replace(path)
-    except OSError as problem:
-        unfinished.unlink(missing_ok=True)
-        raise JournalExportError(f"{path}: {problem.strerror or problem}") from None
-    except BaseException:
-        unfinished.unlink(missing_ok=True)
-        raise
+    except OSError as error:
+        raise JournalExportError(f"{path}: {error.strerror or error}") from None

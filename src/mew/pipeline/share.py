@@ -3,7 +3,6 @@
 Each is a folder that appears whole or not at all, also with concurrent creators. The creator decides about its content.
 """
 
-import fcntl
 import os
 import sys
 import tempfile
@@ -11,6 +10,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from mew._internal.files import FileLock
 from mew.errors import MewError
 
 
@@ -59,8 +59,7 @@ def _writable_place() -> Path:
 @contextmanager
 def _alone(folder: Path) -> Iterator[None]:
     # One lock a name: what is made may need another thing that is made.
-    with folder.with_name(f".{folder.name}.lock").open("wb") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+    with FileLock(folder.with_name(f".{folder.name}.lock"), wait=None, mode=0o666):
         yield
 
 

@@ -5,20 +5,19 @@ that run. The list in `~/.mew/running-spaces.json` is only for finding spaces; n
 """
 
 import contextlib
-import fcntl
 import os
 import signal
 import subprocess
 import sys
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from pathlib import Path
 from typing import IO, Final
 
 import msgspec
 
-from mew._internal.files import ensure_space_folder, replace_file
+from mew._internal.files import FileLock, LockHeld, ensure_space_folder, replace_file
 from mew._internal.processes import MARK, is_running, process_start_id, processes_of_run, stopping
 from mew._internal.unix_sockets import address_of, control_socket, gateway_socket
 from mew.cli.common.errors import CommandFailed
@@ -63,7 +62,7 @@ def register_space(pids: ProcessTable) -> None:
         birth=pids.births.get(str(pids.gateway)),
         since=pids.since,
     )
-    with suppress(OSError, RuntimeError), _held():
+    with suppress(OSError, RuntimeError), _list_lock():
         _write(running_spaces() | {pids.space_dir: entry})
 
 
@@ -72,7 +71,7 @@ def unregister_space(directory: Path) -> None:
     with suppress(OSError, RuntimeError):
         if str(directory) not in _read():
             return
-        with _held():
+        with _list_lock():
             _write({place: entry for place, entry in running_spaces().items() if place != str(directory)})
 
 
@@ -91,13 +90,10 @@ def _write(entries: dict[str, Entry]) -> None:
     replace_file(_folder() / NAME, msgspec.json.format(msgspec.json.encode(entries), indent=2) + b"\n")
 
 
-@contextmanager
-def _held() -> Iterator[None]:
-    """Hold the lock of the list, because two spaces may be started concurrently."""
+def _list_lock() -> FileLock:
+    """Lock the list, because two spaces may be started concurrently."""
     _folder().mkdir(mode=0o700, exist_ok=True)
-    with (_folder() / ".running-spaces.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        yield
+    return FileLock(_folder() / ".running-spaces.lock", wait=None)
 
 
 START_SECONDS: Final = 60.0
@@ -149,21 +145,14 @@ def space_lock(directory: Path) -> Iterator[None]:
     """Hold the lock of a space: no other command starts or stops it concurrently. Raises `CommandFailed`."""
     file = ensure_space_folder(directory) / "space.lock"
     try:
-        opened = file.open("w")
+        lock = FileLock(file, wait=LOCK_SECONDS)
+    except LockHeld:
+        raise CommandFailed(
+            f"{directory}: another command is starting or stopping this space; try again later"
+        ) from None
     except OSError as error:
         raise CommandFailed(f"{file}: cannot be written: {error.strerror}") from None
-    with opened as lock:
-        deadline = time.monotonic() + LOCK_SECONDS
-        while True:
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                break
-            except BlockingIOError:
-                if time.monotonic() > deadline:
-                    raise CommandFailed(
-                        f"{directory}: another command is starting or stopping this space; try again later"
-                    ) from None
-                time.sleep(GLANCE_SECONDS)
+    with lock:
         yield
 
 

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import msgspec
 
-from mew.pipeline.lake.disk import put_if_absent
+from mew._internal.files import write_if_absent
 from mew.pipeline.lake.values import Alarm, LakeDamaged
 
 _ENDING: Final = ".json"
@@ -27,7 +27,7 @@ class Alarms:
 
     def put(self, alarm: Alarm) -> None:
         """Have it told with the next batch; once, however often it is put."""
-        put_if_absent(self._path(alarm), _encode(alarm) + b"\n")
+        write_if_absent(self._path(alarm), _encode(alarm) + b"\n")
 
     def pending(self) -> tuple[Alarm, ...]:
         """Those that no plan has named yet, in an order that is always the same."""

@@ -17,8 +17,8 @@ from deltalake import DeltaTable, Field, Schema
 from deltalake.exceptions import CommitFailedError, DeltaError
 from deltalake.transaction import AddAction, RemoveAction
 
+from mew._internal.files import make_folder
 from mew.pipeline.lake.delta import exactly, fields, files, has_batch, opened, sync_commit
-from mew.pipeline.lake.disk import make_folder
 from mew.pipeline.lake.parts import indexed
 from mew.pipeline.lake.values import BatchOutOfOrder, LakeDamaged, LakeError, ParquetPart
 from mew.pipeline.schemas import OPEN, Table

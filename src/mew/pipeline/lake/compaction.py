@@ -13,10 +13,10 @@ from deltalake import DeltaTable, WriterProperties
 from deltalake.exceptions import CommitFailedError
 from deltalake.transaction import AddAction, RemoveAction
 
+from mew._internal.files import sync
 from mew.pipeline.lake import parts
 from mew.pipeline.lake import progress as progress_rows
 from mew.pipeline.lake.delta import LOG, OPEN, exactly, files, has_batch, opened, sync_commit
-from mew.pipeline.lake.disk import sync
 from mew.pipeline.lake.progress_table import PROGRESS, as_arrow
 from mew.pipeline.lake.values import ABANDONED, Progress
 

@@ -11,7 +11,7 @@ from typing import Any, Final
 from deltalake import CommitProperties, DeltaTable, Schema, Transaction
 from deltalake.exceptions import DeltaError, TableNotFoundError
 
-from mew.pipeline.lake.disk import sync
+from mew._internal.files import sync
 from mew.pipeline.lake.values import APPLICATION, LakeDamaged, LakeError
 
 LOG: Final = "_delta_log"

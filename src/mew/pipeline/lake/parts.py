@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyarrow import fs
 
-from mew.pipeline.lake.disk import make_folder, sync
+from mew._internal.files import make_folder, sync
 from mew.pipeline.lake.values import LakeError, ParquetPart
 from mew.pipeline.schemas import NUMBER, OPEN, TEXT, TIME, Table
 

@@ -8,7 +8,7 @@ from typing import Final
 
 import msgspec
 
-from mew.pipeline.lake.disk import put_if_absent
+from mew._internal.files import write_if_absent
 from mew.pipeline.lake.values import BatchPlan, LakeDamaged
 
 KEPT: Final = 10
@@ -36,12 +36,12 @@ class Plans:
 
     def put(self, plan: BatchPlan) -> BatchPlan:
         """Keep a plan; the one that is there already, if it is so, is returned instead."""
-        put_if_absent(self._path(plan.batch), msgspec.json.encode(plan, order="sorted") + b"\n")
+        write_if_absent(self._path(plan.batch), msgspec.json.encode(plan, order="sorted") + b"\n")
         return self.read(plan.batch) or plan
 
     def give_up(self, batch: int) -> None:
         """Keep that a batch is not to be done as it was planned: before any of it is done, and permanently."""
-        put_if_absent(self._path(batch, _GIVEN_UP), b"")
+        write_if_absent(self._path(batch, _GIVEN_UP), b"")
 
     def is_given_up(self, batch: int) -> bool:
         """Whether that was said of a batch."""

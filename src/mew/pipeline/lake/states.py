@@ -15,7 +15,7 @@ from typing import Final
 
 import msgspec
 
-from mew.pipeline.lake.disk import put_if_absent
+from mew._internal.files import write_if_absent
 from mew.pipeline.lake.values import LakeDamaged, LakeError
 
 RECORDS: Final = "/records"
@@ -45,7 +45,7 @@ class States:
             packed.append(zlib.compress(parts[key], _LEVEL))
             places[key] = _Place(offset, len(packed[-1]))
             offset += len(packed[-1])
-        put_if_absent(self.folder / name, b"".join([msgspec.json.encode(places), b"\n", *packed]))
+        write_if_absent(self.folder / name, b"".join([msgspec.json.encode(places), b"\n", *packed]))
         return name
 
     def read(self, name: str, only: Collection[str] | None = None) -> dict[str, bytes]:

@@ -15,9 +15,9 @@ from typing import Final
 import msgspec
 from deltalake import DeltaTable
 
+from mew._internal.files import TEMPORARY
 from mew.pipeline.lake import progress
 from mew.pipeline.lake.delta import LOG, files, opened
-from mew.pipeline.lake.disk import TEMPORARY
 from mew.pipeline.lake.plans import Plans
 from mew.pipeline.lake.states import States, batch_of
 from mew.pipeline.lake.values import APPLICATION, Progress

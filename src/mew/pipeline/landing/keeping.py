@@ -9,7 +9,7 @@ from typing import Final, TypeVar
 
 import msgspec
 
-from mew.pipeline.lake.disk import put_if_absent
+from mew._internal.files import write_if_absent
 from mew.pipeline.lake.values import LakeDamaged
 from mew.pipeline.landing.values import LandingDone, LandingPlan
 
@@ -60,7 +60,7 @@ class Landings:
         return sorted((int(name[1]), path) for name, path in named if name is not None)
 
     def _put(self, number: int, ending: str, value: LandingPlan | LandingDone) -> None:
-        put_if_absent(self.folder / f"{number}{ending}", msgspec.json.encode(value) + b"\n")
+        write_if_absent(self.folder / f"{number}{ending}", msgspec.json.encode(value) + b"\n")
 
     def _read(self, number: int, ending: str, kind: type[T]) -> T | None:
         path = self.folder / f"{number}{ending}"

@@ -17,6 +17,7 @@ import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from mew._internal.files import sync
 from mew.errors import MewError
 from mew.pipeline.lookup.output import ResultColumns, different, write
 
@@ -114,21 +115,13 @@ def _draft(to: ExportTarget) -> Iterator[_Files]:
             draft.mkdir()
         yield _Files(draft, to)
         for path in [*(draft.iterdir() if to.is_folder else ()), draft]:
-            _sync(path)
+            sync(path)
         draft.replace(to.path)
     finally:
         if to.is_folder:
             shutil.rmtree(draft, ignore_errors=True)
         else:
             draft.unlink(missing_ok=True)
-
-
-def _sync(path: Path) -> None:
-    opened = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(opened)
-    finally:
-        os.close(opened)
 
 
 # --------------------------------------------------------------------------------------------------------- Parquet
