@@ -134,7 +134,7 @@ def held(path: Path) -> Iterator["subprocess.Popen[bytes]"]:
 def test_a_lock_of_another_process_is_reported_with_its_owner(tmp_path: Path) -> None:
     path = tmp_path / "lock"
     with held(path):
-        with pytest.raises(LockHeld, match="^the other process$"):
+        with pytest.raises(LockHeld, match=r"^the other process$"):
             FileLock(path)
         with pytest.raises(LockHeld):
             FileLock(path, wait=0.05)
