@@ -29,12 +29,11 @@ def odd(mode: str, *arguments: str) -> StdioServer:
     return StdioServer(command=(sys.executable, "-S", "-E", str(HERE / "odd_server.py"), mode, *arguments))
 
 
-def settings_for(gateway: Running, server: StdioServer | HttpServer, **patience: Any) -> BridgeSettings:
+def settings_for(gateway: Running, server: StdioServer | HttpServer, **timeouts: Any) -> BridgeSettings:
     """A bridge that is the participant `tools`."""
-    quick = {"restarts": 1, "backoff": 0.01, **patience}
+    limits = BridgeTimeouts(**{"restarts": 1, "backoff": 0.01, **timeouts})
     token = gateway.token("tools")
-    timeouts = BridgeTimeouts(**quick)
-    return BridgeSettings(server=server, url=url_of(gateway), space="lab", token=token, patience=timeouts)
+    return BridgeSettings(server=server, url=url_of(gateway), space="lab", token=token, timeouts=limits)
 
 
 class Bridged:
@@ -77,11 +76,11 @@ async def ask(space: Space, method: str, **params: Any) -> dict[str, Any]:
 
 @asynccontextmanager
 async def bridged(
-    gateway: Running, server: StdioServer | HttpServer = MADE_WITH_MCP, **patience: Any
+    gateway: Running, server: StdioServer | HttpServer = MADE_WITH_MCP, **timeouts: Any
 ) -> AsyncIterator[Bridged]:
     """A bridge from its arrival in the space to its end, in good order unless it has ended by itself."""
     async with joining(gateway, "alice") as alice:
-        bridge = Bridge(settings_for(gateway, server, **patience))
+        bridge = Bridge(settings_for(gateway, server, **timeouts))
         running = asyncio.create_task(bridge.run(), name="bridge under test")
         try:
             arriving = asyncio.create_task(alice.wait_until(lambda view: "tools" in view.participants), name="arriving")

@@ -66,11 +66,11 @@ async def test_a_server_that_stops_listening_is_ended_and_its_caller_told(gatewa
         assert await first == LOST
 
 
-async def failure(gateway: Running, server: StdioServer, **patience: float) -> MewError:
+async def failure(gateway: Running, server: StdioServer, **timeouts: float) -> MewError:
     """Why a bridge with this server cannot go on; it has never been in the space."""
     async with joining(gateway, "alice") as alice:
         with pytest.raises(MewError) as raised:
-            await Bridge(settings_for(gateway, server, **patience)).run()
+            await Bridge(settings_for(gateway, server, **timeouts)).run()
         assert "tools" not in alice.view.participants
         return raised.value
 

@@ -8,7 +8,6 @@ from typing import Final, get_args
 import msgspec
 
 import mew.client
-from mew.bridge.__main__ import parser
 from mew.client import ControlHandler, Event, Space, errors
 from mew.client.handshake import ConnectOptions, ConnectSettings
 
@@ -57,11 +56,6 @@ def test_every_order_stands_there_with_its_hook() -> None:
         (f"space.{name}", f"on_{name}") for name in hooks
     ]
     assert all(callable(getattr(Space, name)) for name in hooks)
-
-
-def test_every_option_of_the_bridge_stands_there() -> None:
-    options = [action.option_strings[0] for action in parser()._actions if action.option_strings]
-    assert [name for name, _ in table("The bridge")] == [name for name in options if name != "-h"]
 
 
 def test_every_public_name_stands_somewhere() -> None:

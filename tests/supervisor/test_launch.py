@@ -77,16 +77,18 @@ def test_a_bridge_is_ours_and_its_servers_secrets_are_in_the_environment_alone(t
     server = '{command: npx, args: [files, "${SPACE}"], env: {API_KEY: "${SECRET}", PORT: "3000"}, cwd: data}'
     limits = "{init_timeout: 1500, max_reconnects: 3}"
     started = made(tmp_path, f"{{type: mcp-bridge, mcp_server: {server}, bridge_config: {limits}}}", SECRET="hush")
-    assert started.argv[:4] == (sys.executable, "-P", "-m", "mew.bridge")
-    where = ("--url", f"unix:{tmp_path}/.mew/gateway.sock", "--space", "lab", "--cwd", str(tmp_path / "data"))
-    assert started.argv[4:] == (*where, "--init-timeout", "1.5", "--max-restarts", "3", "--", "npx", "files", "lab")
+    assert started.argv[:6] == (sys.executable, "-P", "-m", "mew", "bridge", "start")
+    target = ("--gateway", f"unix:{tmp_path}/.mew/gateway.sock", "--space", "lab", "--mcp-cwd", str(tmp_path / "data"))
+    assert started.argv[6:12] == target
+    assert started.argv[12:] == ("--init-timeout", "1500.0", "--max-reconnects", "3", "--", "npx", "files", "lab")
     assert (started.env["API_KEY"], started.env["PORT"], started.env["MEW_TOKEN"]) == ("hush", "3000", TOKEN)
 
 
 def test_a_bridge_that_shall_not_reconnect_never_restarts_its_server(tmp_path: Path) -> None:
     bridge = "{type: mcp-bridge, mcp_server: {command: x}, bridge_config: {reconnect: false, max_reconnects: 3}}"
     argv = made(tmp_path, bridge).argv
-    assert argv[argv.index("--max-restarts") + 1] == "0"
+    assert argv[argv.index("--reconnect") + 1] == "false"
+    assert "--max-reconnects" not in argv
 
 
 @pytest.mark.parametrize(

@@ -63,7 +63,7 @@ SECTIONS: Final = {
     ),
     "The bridge": (
         "",
-        _names("mew.bridge", "run Bridge BridgeSettings StdioServer HttpServer BridgeTimeouts")
+        _names("mew.bridge", "run_bridge Bridge BridgeSettings StdioServer HttpServer BridgeTimeouts")
         + _names("mew.bridge", "InvalidSettings ServerStartError ServerDisconnected TooManyRestarts"),
     ),
     "Agents": ("", _names("mew.agents", "run load_agent Agent AgentSettings AGENTS BadAgent")),

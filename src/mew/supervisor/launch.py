@@ -126,7 +126,7 @@ def _ours(environ: Mapping[str, str]) -> dict[str, str]:
 
 
 def _bridge(
-    participant: ParticipantConfig, server: McpServerConfig, space: SpaceConfig, given: Mapping[str, str]
+    participant: ParticipantConfig, server: McpServerConfig, space: SpaceConfig, values: Mapping[str, str]
 ) -> tuple[str, ...]:
     """Return the command of the MCP bridge.
 
@@ -134,12 +134,14 @@ def _bridge(
     """
     config, limits = participant.bridge_config, []
     if config.init_timeout is not None:
-        limits += ["--init-timeout", f"{config.init_timeout / 1000:g}"]
-    if not config.reconnect or config.max_reconnects is not None:
-        limits += ["--max-restarts", str(config.max_reconnects or 0) if config.reconnect else "0"]
+        limits += ["--init-timeout", str(config.init_timeout)]
+    if not config.reconnect:
+        limits += ["--reconnect", "false"]
+    elif config.max_reconnects is not None:
+        limits += ["--max-reconnects", str(config.max_reconnects)]
     folder = space.directory / (server.cwd or ".")
-    url = address_of(gateway_socket(space.directory))
-    where = ("--url", url, "--space", space.settings.space_id, "--cwd", str(folder))
-    command = (server.command, *(fill(each, given) for each in server.args))
+    gateway = address_of(gateway_socket(space.directory))
+    target = ("--gateway", gateway, "--space", space.settings.space_id, "--mcp-cwd", str(folder))
+    command = (server.command, *(fill(argument, values) for argument in server.args))
     # -P: a file in the space's directory must not be imported instead of a mew module.
-    return (sys.executable, "-P", "-m", "mew.bridge", *where, *limits, "--", *command)
+    return (sys.executable, "-P", "-m", "mew", "bridge", "start", *target, *limits, "--", *command)
