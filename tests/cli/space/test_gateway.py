@@ -337,3 +337,73 @@ def test_nobody_waits_for_whoever_reads_the_log(lab: Path) -> None:
         client.close()
         assert ask(f"{url}/health")[0] == 200
         assert told(stop(process)[1]).count("request refused") == 1000
+
+
+@contextmanager
+def starting(folder: Path, *arguments: str) -> Iterator[tuple[subprocess.Popen[bytes], Iterator[dict[str, Any]]]]:
+    """A gateway that reports how its start goes, and its messages."""
+    reader, writer = os.pipe()
+    with os.fdopen(reader, "rb") as messages:
+        try:
+            process = subprocess.Popen(
+                command("--port", "0", "--status-fd", str(writer), *arguments),
+                cwd=folder,
+                env=environment(),
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                pass_fds=(writer,),
+            )
+        finally:
+            os.close(writer)
+        try:
+            yield process, map(json.loads, messages)
+        finally:
+            process.terminate()
+            process.wait()
+
+
+def test_the_status_pipe_has_warnings_then_the_port_and_ends_although_participants_run(lab: Path) -> None:
+    pause = [sys.executable, "-c", "import signal; signal.pause()"]
+    participants = {"bob": {"auto_start": True, "command": pause[0], "args": pause[1:]}}
+    settings = {"space": {"id": "lab"}, "participants": participants, "nonsense": 1}
+    (lab / "space.yaml").write_text(json.dumps(settings), encoding="utf-8")
+    with starting(lab) as (_, messages):
+        *warnings, ready = messages
+        assert ["nonsense" in message["warning"] for message in warnings] == [True]
+        assert list(ready) == ["ready"]
+        assert ask(f"http://127.0.0.1:{ready['ready']['port']}/health")[1]["status"] == "ok"
+        pids = json.loads((lab / ".mew" / "pids.json").read_text(encoding="utf-8"))
+        assert (pids["ready"], list(pids["agents"])) == (True, ["bob"])
+
+
+def test_the_status_pipe_has_the_error_that_ended_the_start(lab: Path) -> None:
+    (lab / "space.yaml").write_text("space: {id: 'no id'}", encoding="utf-8")
+    with starting(lab) as (process, messages):
+        (message,) = messages
+        assert "space.yaml:1: space.id" in message["error"]
+        assert process.wait(20) == 2
+
+
+def test_a_status_descriptor_that_is_not_open_is_a_usage_error(lab: Path) -> None:
+    assert fails(lab, "--status-fd", "99") == (2, "mew: --status-fd 99: Bad file descriptor\n")
+
+
+def test_a_gateway_starts_although_the_command_that_waited_is_gone(lab: Path) -> None:
+    reader, writer = os.pipe()
+    os.close(reader)
+    process = subprocess.Popen(
+        command("--port", "0", "--status-fd", str(writer)),
+        cwd=lab,
+        env=environment(),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+        pass_fds=(writer,),
+    )
+    os.close(writer)
+    assert process.stdout is not None
+    try:
+        assert process.stdout.readline().startswith("listening on")
+    finally:
+        process.terminate()
+        process.communicate()

@@ -15,6 +15,7 @@ from cyclopts import App, Parameter
 
 from mew import __version__
 from mew._internal.logging import configure_logging, log
+from mew.cli.space.processes import StatusPipe, stop
 from mew.config.loader import GatewayConfig, find_config, load
 from mew.config.tokens import TokenStore
 from mew.gateway.exposure import require_safe, warnings_of
@@ -82,6 +83,7 @@ def start(
     log_level: Annotated[LogLevel, Parameter(alias="-l")] = "info",
     auto_start: bool = True,
     space_dir: Annotated[Path | None, Parameter(show=False)] = None,
+    status_fd: Annotated[int | None, Parameter(show=False)] = None,
 ) -> int:
     """Serve the spaces of one or more space.yaml files until interrupted.
 
@@ -102,21 +104,26 @@ def start(
         Whether to start the participants with `auto_start`.
     space_dir
         The directory of the space; set by `mew space up`.
+    status_fd
+        The file descriptor on which to report how the start goes; set by `mew space up`.
     """
-    configure_logging(log_level, sys.stderr)
-    files = space_config or [find_config(Path.cwd())]
-    config = load(files, environ=os.environ, directory=space_dir).listening_on(listening.host, listening.port)
-    config = msgspec.structs.replace(config, allowed_hosts=(*config.allowed_hosts, *listening.allowed_host))
-    return _serve(config, auto_start=auto_start, started_by="gateway start" if space_dir is None else "space up")
+    with StatusPipe(status_fd) as status:
+        configure_logging(log_level, sys.stderr)
+        files = space_config or [find_config(Path.cwd())]
+        config = load(files, environ=os.environ, directory=space_dir).listening_on(listening.host, listening.port)
+        config = msgspec.structs.replace(config, allowed_hosts=(*config.allowed_hosts, *listening.allowed_host))
+        started_by: StartedBy = "gateway start" if space_dir is None else "space up"
+        return _serve(config, status, auto_start=auto_start, started_by=started_by)
 
 
-def _serve(config: GatewayConfig, *, auto_start: bool, started_by: StartedBy) -> int:
+def _serve(config: GatewayConfig, status: StatusPipe, *, auto_start: bool, started_by: StartedBy) -> int:
     """Serve the configured spaces until a signal arrives. Prints a line when ready."""
     names = ", ".join(space.settings.space_id for space in config.spaces)
     require_safe(config)
     tokens = TokenStore(config.spaces, environ=os.environ)
     for warning in (*config.warnings, *tokens.warnings, *warnings_of(config, tokens)):
         log.warning("configuration", error=warning)
+        status.warning(warning)
     gateway = Gateway(config, tokens)
     server = GatewayServer(gateway)
     _bind(server, gateway, PORTS if started_by == "space up" else 1)
@@ -134,6 +141,7 @@ def _serve(config: GatewayConfig, *, auto_start: bool, started_by: StartedBy) ->
         except OSError as error:  # for example a file on a full disk; the gateway serves anyway
             log.warning("standard output cannot be written", error=error.strerror)
         tell("READY=1", f"STATUS={listening}")
+        status.ready(server.port)
 
     household = GatewaySupervisor(
         gateway,
@@ -166,8 +174,6 @@ async def _run(
 
 def _clear_up(config: GatewayConfig) -> None:
     """Stop processes that a killed gateway left running: its participants would join in addition to ours."""
-    from mew.cli.space.processes import stop
-
     for space in config.spaces:
         stale = read_pids(space.directory)
         if stale is not None and (left := stop(space.directory, stale)):

@@ -6,6 +6,7 @@ that run. The list in `~/.mew/running-spaces.json` is only for finding spaces; n
 
 import contextlib
 import os
+import select
 import signal
 import subprocess
 import sys
@@ -13,14 +14,15 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import IO, Final
+from types import TracebackType
+from typing import IO, Final, Self
 
 import msgspec
 
 from mew._internal.files import FileLock, LockHeld, ensure_space_folder, replace_file
 from mew._internal.processes import MARK, is_running, process_start_id, processes_of_run, stopping
-from mew._internal.unix_sockets import address_of, control_socket, gateway_socket
-from mew.cli.common.errors import CommandFailed
+from mew._internal.unix_sockets import control_socket, gateway_socket
+from mew.cli.common.errors import CommandFailed, UsageError
 from mew.errors import MewError
 from mew.supervisor.state_file import ProcessTable, pids_file, read_pids
 
@@ -101,7 +103,6 @@ STOP_SECONDS: Final = 75.0
 """Seconds for a gateway to end its participants, seal its journal (up to a minute) and exit."""
 GRACE_SECONDS: Final = 5.0
 """Seconds for the remaining processes of a dead gateway to end."""
-GLANCE_SECONDS: Final = 0.01
 ROOM_BYTES: Final = 64 * 1024
 """Free space required for the first lines of the log and the list of processes."""
 LOCK_SECONDS: Final = 150.0
@@ -165,11 +166,16 @@ def start(order: LaunchRequest) -> ProcessTable:
     except OSError as error:
         raise CommandFailed(f"{order.log}: cannot be written: {error.strerror}") from None
     gateway: subprocess.Popen[bytes] | None = None
+    status, gateway_status = os.pipe()
     try:
-        with opened as output, _signals_later():
-            said_before = output.tell()
-            gateway = _launch(order, output)
-        pids = _until_ready(order, gateway, said_before)
+        try:
+            with opened as output, _signals_later():
+                log_start = output.tell()
+                gateway = _launch(order, output, gateway_status)
+        finally:
+            os.close(gateway_status)  # so that the pipe ends when the gateway does
+        warnings = _until_ready(order, gateway, status, log_start)
+        pids = _recorded_processes(order, gateway)
     except BaseException:
         # Interrupted, or the gateway did not become ready: stop everything that was started.
         if gateway is not None:
@@ -178,8 +184,10 @@ def start(order: LaunchRequest) -> ProcessTable:
             if (left := read_pids(order.directory)) is not None and left.gateway == gateway.pid:
                 stop(order.directory, left)
         raise
-    for problem in _warnings(order.log, said_before):
-        print(f"mew: {problem}", file=sys.stderr)
+    finally:
+        os.close(status)
+    for warning in warnings:
+        print(f"mew: {warning}", file=sys.stderr)
     register_space(pids)
     return pids
 
@@ -200,15 +208,16 @@ def _require_room(directory: Path) -> None:
             probe.unlink(missing_ok=True)
 
 
-def _launch(order: LaunchRequest, output: IO[bytes]) -> "subprocess.Popen[bytes]":
+def _launch(order: LaunchRequest, output: IO[bytes], status: int) -> "subprocess.Popen[bytes]":
     environ = {name: value for name, value in os.environ.items() if name != MARK}
     return subprocess.Popen(
-        order.command(),
+        [*order.command(), "--status-fd", str(status)],
         cwd=order.directory,
         env=environ,
         stdin=subprocess.DEVNULL,
         stdout=output,
         stderr=output,
+        pass_fds=(status,),
         start_new_session=True,
     )
 
@@ -230,20 +239,46 @@ def _signals_later() -> Iterator[None]:
             signal.raise_signal(each)
 
 
-def _until_ready(order: LaunchRequest, gateway: "subprocess.Popen[bytes]", said_before: int) -> ProcessTable:
-    begun = time.monotonic()
-    told = False
-    while time.monotonic() - begun < START_SECONDS:
-        if (code := gateway.poll()) is not None:
-            raise NotStarted(_last_words(order.log, said_before), max(code, 1))
-        pids = read_pids(order.directory)
-        if pids is not None and pids.gateway == gateway.pid and pids.ready and healthy(order.directory):
-            return pids
-        if not told and time.monotonic() - begun > QUIET_SECONDS:
-            told = True
-            _print_progress("starting the gateway and its participants …")
-        time.sleep(GLANCE_SECONDS)
-    raise CommandFailed(f"the gateway did not answer within {START_SECONDS:g} s; see {order.log}")
+def _until_ready(order: LaunchRequest, gateway: "subprocess.Popen[bytes]", status: int, log_start: int) -> list[str]:
+    """Wait until the gateway serves and has started the participants. Returns its warnings."""
+    begin, is_slow = time.monotonic(), False
+    warnings: list[str] = []
+    unread = b""
+    while (left := begin + START_SECONDS - time.monotonic()) > 0:
+        if not select.select([status], [], [], left if is_slow else min(left, QUIET_SECONDS))[0]:
+            if not is_slow:
+                is_slow = True
+                _print_progress("starting the gateway and its participants …")
+            continue
+        chunk = os.read(status, 64 * 1024)
+        if not chunk:
+            raise NotStarted(_ending_of(order.log, log_start), _exit_code(gateway))
+        *lines, unread = (unread + chunk).split(b"\n")
+        for line in lines:
+            message = msgspec.json.decode(line, type=StartMessage)
+            if message.warning is not None:
+                warnings.append(message.warning)
+            if message.error is not None:
+                raise NotStarted(message.error, _exit_code(gateway))
+            if message.ready is not None:
+                return warnings
+    raise CommandFailed(f"the gateway did not start within {START_SECONDS:g} s; see {order.log}")
+
+
+def _exit_code(gateway: "subprocess.Popen[bytes]") -> int:
+    """Wait for a gateway that reported its end, and return its exit code; 1 if a signal ended it."""
+    with suppress(subprocess.TimeoutExpired):
+        return max(gateway.wait(STOP_SECONDS), 1)
+    return 1
+
+
+def _recorded_processes(order: LaunchRequest, gateway: "subprocess.Popen[bytes]") -> ProcessTable:
+    pids = read_pids(order.directory)
+    if pids is None or pids.gateway != gateway.pid:
+        raise CommandFailed(
+            f"{pids_file(order.directory)}: the gateway could not write this file, and was stopped; see {order.log}"
+        )
+    return pids
 
 
 def ended_well(pid: int) -> bool:
@@ -254,42 +289,74 @@ def ended_well(pid: int) -> bool:
         return False
 
 
-def _last_words(log: Path, said_before: int) -> str:
-    """Return why the gateway ended: its last error message, else the last line of its log."""
-    lines = _said(log, said_before)
-    sentences = [line.removeprefix("mew: ") for line in lines if line.startswith("mew: ")]
-    if sentences:
-        return sentences[-1]
-    return (
-        f"the gateway ended during start ({lines[-1].strip()}); see {log}" if lines else f"the gateway ended; see {log}"
-    )
-
-
-def _warnings(log: Path, said_before: int) -> list[str]:
-    """Return the gateway's warnings about the configuration."""
-    told = []
-    for line in _said(log, said_before):
-        if '"event":"configuration"' in line:
-            with contextlib.suppress(msgspec.MsgspecError):
-                told.append(str(msgspec.json.decode(line, type=dict[str, object]).get("error")))
-    return told
-
-
-def _said(log: Path, said_before: int) -> list[str]:
+def _ending_of(log: Path, log_start: int) -> str:
+    """Return that the gateway ended, with the last line of its log: it ended before it could report an error."""
     with log.open("rb") as file:
-        file.seek(said_before)
-        return file.read().decode(errors="replace").splitlines()
+        file.seek(log_start)
+        lines = file.read().decode(errors="replace").splitlines()
+    last = f" ({lines[-1].strip()})" if lines else ""
+    return f"the gateway ended during start{last}; see {log}"
 
 
-def healthy(directory: Path) -> bool:
-    """Return whether the gateway answers `/health`."""
-    from mew.cli.common.http_client import GatewayClient
+class Listening(msgspec.Struct, frozen=True):
+    """The gateway serves, and has started the participants."""
 
-    try:
-        with GatewayClient(address_of(gateway_socket(directory)), None) as door:
-            return bool(door.ask("GET", "/health"))
-    except MewError:
-        return False
+    port: int
+
+
+class StartMessage(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A message of a starting gateway to the command that started it: one of these fields."""
+
+    ready: Listening | None = None
+    warning: str | None = None
+    error: str | None = None
+
+
+class StatusPipe:
+    """The gateway's end of the pipe on which it reports how its start goes. Each message is one line of JSON."""
+
+    def __init__(self, descriptor: int | None) -> None:
+        """Write to this file descriptor, or nowhere if it is None. Raises `UsageError` if it is not open."""
+        self._descriptor = descriptor
+        if descriptor is not None:
+            try:
+                os.set_inheritable(descriptor, False)  # the participants must not keep the pipe open
+            except OSError as error:
+                raise UsageError(f"--status-fd {descriptor}: {error.strerror}") from None
+
+    def ready(self, port: int) -> None:
+        """Report that the gateway serves, and close the pipe."""
+        self._send(StartMessage(ready=Listening(port)))
+        self._close()
+
+    def warning(self, text: str) -> None:
+        """Report a warning about the configuration."""
+        self._send(StartMessage(warning=text))
+
+    def _send(self, message: StartMessage) -> None:
+        if self._descriptor is not None:
+            with suppress(OSError):  # the command that waited was killed
+                os.write(self._descriptor, msgspec.json.encode(message) + b"\n")
+
+    def _close(self) -> None:
+        descriptor, self._descriptor = self._descriptor, None
+        if descriptor is not None:
+            os.close(descriptor)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Report the error that ended the start, and close the pipe."""
+        if isinstance(error, MewError):
+            self._send(StartMessage(error=str(error)))
+        elif isinstance(error, OSError):
+            self._send(StartMessage(error=f"{error.filename or 'standard output'}: {error.strerror}"))
+        elif isinstance(error, Exception):
+            self._send(StartMessage(error=f"{type(error).__name__}: {error}"))
+        self._close()
 
 
 def stop(directory: Path, pids: ProcessTable) -> list[str]:
