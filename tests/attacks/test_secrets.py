@@ -26,7 +26,7 @@ from mew._internal.unix_sockets import (
     LocalTransport,
     UntrustedSocket,
     address_of,
-    connect,
+    connect_to_socket,
     control_socket,
     gateway_socket,
 )
@@ -702,7 +702,7 @@ def test_another_user_cannot_connect_and_is_disconnected_where_the_mode_would_le
     with running(tmp_path):
         for each in (tmp_path, *tmp_path.parents[:3], file.parent):
             each.chmod(0o755)
-        assert as_user(65534, lambda: connect(file, 5).close()) == errno.EACCES
+        assert as_user(65534, lambda: connect_to_socket(file, 5).close()) == errno.EACCES
         file.chmod(0o666)
 
         def ask() -> None:
@@ -755,4 +755,4 @@ def test_nothing_is_sent_to_a_socket_on_which_another_user_listens(tmp_path: Pat
     file.chmod(0o777)
     listener.listen()
     with listener:  # ours; the client is another user
-        assert as_user(65534, lambda: connect(file, 5).close()) == 7
+        assert as_user(65534, lambda: connect_to_socket(file, 5).close()) == 7

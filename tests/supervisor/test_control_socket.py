@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from mew._internal.unix_sockets import SHORT, control_socket
+from mew._internal.unix_sockets import SHORT, connect_to_socket, control_socket
 from mew.cli.common.errors import exit_code_of
 from mew.config.tokens import TokenFolder, TokenStore
 from mew.errors import MewError
-from mew.supervisor.control_socket import LONGEST, ControlServer, ControlUnavailable, ask, reach, reload_tokens
+from mew.supervisor.control_socket import REQUEST_BYTES, ControlServer, ControlUnavailable, ask_gateway, reload_tokens
 from tests.gateway.raw import Raw, Running, running_from, upgrade
 
 SPACE = """\
@@ -123,7 +123,7 @@ def test_an_observer_comes_in_and_goes_likewise(lab: Lab) -> None:
 def test_whose_tokens_there_are_is_told_by_source_and_never_by_text(lab: Lab) -> None:
     lab.folder.obtain("screen", observer=True)
     reload_tokens(lab.directory)
-    told = ask(lab.directory, {"do": "tokens"})["tokens"]
+    told = ask_gateway(lab.directory, {"do": "tokens"})["tokens"]
     tokens = lab.directory / ".mew" / "tokens"
     assert told == [
         {"participant": "alice", "observer": False, "sources": [f"{tokens}/alice.token"]},
@@ -136,7 +136,7 @@ def test_whose_tokens_there_are_is_told_by_source_and_never_by_text(lab: Lab) ->
 
 def test_who_is_present_is_told(lab: Lab) -> None:
     alice = lab.came_in(lab.gateway.token("alice"))
-    assert ask(lab.directory, {"do": "present"})["present"] == ["alice"]
+    assert ask_gateway(lab.directory, {"do": "present"})["present"] == ["alice"]
     alice.close()
 
 
@@ -148,9 +148,9 @@ def test_tokens_that_cannot_be_read_change_nothing_and_are_told_of(lab: Lab) -> 
     lab.came_in(token).close()
 
 
-@pytest.mark.parametrize("line", [b"", b"\n", b"nonsense\n", b"[]\n", b'{"do":"dance"}\n', b"x" * (LONGEST + 10)])
+@pytest.mark.parametrize("line", [b"", b"\n", b"nonsense\n", b"[]\n", b'{"do":"dance"}\n', b"x" * (REQUEST_BYTES + 10)])
 def test_whatever_else_is_said_at_the_door_harms_nothing(lab: Lab, line: bytes) -> None:
-    with reach(lab.directory, 10) as peer:
+    with connect_to_socket(control_socket(lab.directory), 10) as peer:
         try:
             peer.sendall(line)
             peer.shutdown(socket.SHUT_WR)
@@ -158,7 +158,7 @@ def test_whatever_else_is_said_at_the_door_harms_nothing(lab: Lab, line: bytes) 
         except (BrokenPipeError, ConnectionResetError):
             answer = b""
         assert answer == b"" or answer.startswith(b'{"ok":false,"problem":')
-    assert ask(lab.directory, {"do": "present"})["present"] == []
+    assert ask_gateway(lab.directory, {"do": "present"})["present"] == []
 
 
 def test_it_can_be_reached_however_deep_the_space_lies(tmp_path: Path) -> None:
@@ -166,7 +166,7 @@ def test_it_can_be_reached_however_deep_the_space_lies(tmp_path: Path) -> None:
     deep.mkdir(parents=True)
     with opened(deep) as lab:
         assert len(os.fsencode(control_socket(deep))) > SHORT
-        assert ask(deep, {"do": "present"})["present"] == []
+        assert ask_gateway(deep, {"do": "present"})["present"] == []
         assert stat.S_IMODE(control_socket(deep).lstat().st_mode) == 0o600
         assert lab.directory == deep
 
@@ -176,9 +176,9 @@ def test_what_a_dead_gateway_left_at_the_door_is_in_nobodys_way(tmp_path: Path) 
     with socket.socket(socket.AF_UNIX) as dead:
         dead.bind(os.path.relpath(control_socket(tmp_path)))
     with pytest.raises(ControlUnavailable, match="Connection refused"):
-        ask(tmp_path, {"do": "present"})
+        ask_gateway(tmp_path, {"do": "present"})
     with opened(tmp_path):
-        assert ask(tmp_path, {"do": "present"})["ok"] is True
+        assert ask_gateway(tmp_path, {"do": "present"})["ok"] is True
 
 
 def test_a_file_in_the_doors_place_is_not_removed(tmp_path: Path) -> None:
@@ -194,6 +194,6 @@ def test_when_it_is_closed_nothing_is_left_of_it(tmp_path: Path) -> None:
         pass
     assert not os.path.lexists(control_socket(tmp_path))
     with pytest.raises(ControlUnavailable) as caught:
-        ask(tmp_path, {"do": "reload"})
+        ask_gateway(tmp_path, {"do": "reload"})
     assert exit_code_of(caught.value) == 3
     assert "No such file" in str(caught.value)

@@ -8,7 +8,7 @@ import pytest
 
 from mew._internal.processes import MARK
 from mew.config.loader import SpaceConfig, load
-from mew.supervisor.launch import Launch, LaunchEnvironment, fill, launch, launches
+from mew.supervisor.launch import Launch, LaunchEnvironment, fill_in, launch_problem, make_launch
 
 TOKEN = "the-token"
 
@@ -21,7 +21,7 @@ def configured(directory: Path, participant: str) -> SpaceConfig:
 
 def made(directory: Path, participant: str, **environ: str) -> Launch:
     world = LaunchEnvironment(url="ws://localhost:8090", port=8090, run="r1", environ={"PATH": "/bin", **environ})
-    return launch(configured(directory, participant), "echo-agent", TOKEN, world)
+    return make_launch(configured(directory, participant), "echo-agent", TOKEN, world)
 
 
 def test_a_child_learns_where_its_space_is_and_who_it_is_there(tmp_path: Path) -> None:
@@ -60,7 +60,7 @@ def test_other_variables_in_env_values_come_from_whoever_called_and_ours_win(tmp
 
 
 def test_what_is_filled_in_is_not_read_again() -> None:
-    assert fill("${A}", {"A": "${B}", "B": "no"}) == "${B}"
+    assert fill_in("${A}", {"A": "${B}", "B": "no"}) == "${B}"
 
 
 def test_tokens_of_others_are_not_handed_on(tmp_path: Path) -> None:
@@ -101,7 +101,7 @@ def test_a_bridge_that_shall_not_reconnect_never_restarts_its_server(tmp_path: P
     ],
 )
 def test_what_has_nothing_to_be_started_is_named(tmp_path: Path, participant: str, problem: str | None) -> None:
-    assert launches(configured(tmp_path, participant).participants["echo-agent"]) == problem
+    assert launch_problem(configured(tmp_path, participant).participants["echo-agent"]) == problem
 
 
 def test_nothing_of_a_launch_is_shown_but_its_name(tmp_path: Path) -> None:

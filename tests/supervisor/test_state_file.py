@@ -59,5 +59,5 @@ def test_only_the_run_that_wrote_it_takes_it_away(tmp_path: Path) -> None:
 def test_one_that_is_broken_is_named_and_told_what_to_do_about(tmp_path: Path) -> None:
     write_pids(tmp_path, OURS)
     pids_file(tmp_path).write_text("{", encoding="utf-8")
-    with pytest.raises(BadPids, match=r"pids\.json: not a list of processes; if nothing runs here, delete it"):
+    with pytest.raises(BadPids, match=r"pids\.json: not a valid state file; if no gateway of this space runs"):
         read_pids(tmp_path)

@@ -45,7 +45,7 @@ class Lab:
         )
         self.seen: list[dict[str, int]] = []
         self.supervisor = Supervisor(
-            load([file], environ={}).spaces[0], world, self.token_for, limits=limits, changed=self.changed
+            load([file], environ={}).spaces[0], world, self.token_for, limits=limits, on_change=self.changed
         )
 
     def token_for(self, name: str) -> str:

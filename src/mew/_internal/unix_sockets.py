@@ -71,7 +71,7 @@ def _reachable(file: Path) -> Iterator[str]:
 # The gateway's side
 
 
-def listen(file: Path, backlog: int = 128) -> socket.socket:
+def listen_on_socket(file: Path, backlog: int = 128) -> socket.socket:
     """Listen on this path for the owner only. Removes a socket that a dead gateway left there."""
     with contextlib.suppress(FileNotFoundError):
         if stat.S_ISSOCK(file.lstat().st_mode):
@@ -100,7 +100,7 @@ def is_of_owner(connected: Any) -> bool:
 # The client's side
 
 
-def connect(file: Path, seconds: float) -> socket.socket:
+def connect_to_socket(file: Path, seconds: float) -> socket.socket:
     """Connect to the gateway that listens on this path. Raises `OSError` if none does.
 
     Raises `UntrustedSocket` if another user listens there, before any byte is sent.
@@ -113,8 +113,8 @@ def connect(file: Path, seconds: float) -> socket.socket:
         uid = peer_uid(peer)
         if uid is not None and uid not in _trusted(file):
             raise UntrustedSocket(
-                f"{file}: user {uid} listens there, and not the owner of the space: nothing was sent;"
-                " name the gateway with --gateway if that is meant"
+                f"{file}: user {uid} listens on this socket, not the owner of the space. Nothing was sent."
+                " To use this gateway, give its address with --gateway"
             )
     except (OSError, UntrustedSocket):
         peer.close()
@@ -173,8 +173,8 @@ class LocalTransport:
         """Return extra information of the transport. The peer name is always `LOCAL`."""
         if name == "peername":
             return LOCAL
-        found = self._transport.get_extra_info(name, default)
-        return _WithoutTcp(found) if name == "socket" and found is not None else found
+        value = self._transport.get_extra_info(name, default)
+        return _WithoutTcp(value) if name == "socket" and value is not None else value
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._transport, name)

@@ -250,14 +250,14 @@ def _alike(config: "GatewayConfig") -> Iterator[DoctorCheck]:
 
 def _commands(config: "GatewayConfig") -> Iterator[DoctorCheck]:
     """Check that the participants with `auto_start` can be started."""
-    from mew.supervisor.launch import exposes
+    from mew.supervisor.launch import exposure_problem
 
     space = config.spaces[0]
     for name, participant in space.participants.items():
         command = participant.command or (participant.mcp_server and participant.mcp_server.command)
         if not command or "${" in command:
             continue
-        if participant.mcp_server is not None and (problem := exposes(space, participant)) is not None:
+        if participant.mcp_server is not None and (problem := exposure_problem(space, participant)) is not None:
             yield DoctorCheck("participants", "wrong", f"{name}: {problem}")
         if shutil.which(command) is None and not (space.directory / command).exists():
             yield DoctorCheck("participants", "note", f"{name}: the command {command!r} was not found")

@@ -14,7 +14,7 @@ from weakref import WeakValueDictionary
 
 import msgspec
 
-from mew._internal.unix_sockets import UntrustedSocket, connect
+from mew._internal.unix_sockets import UntrustedSocket, connect_to_socket
 from mew.client import mcp
 from mew.client.connection import LOCAL_SECONDS
 from mew.client.errors import (
@@ -98,7 +98,7 @@ async def _open(target: ConnectTarget) -> tuple[asyncio.StreamReader, asyncio.St
     if address.file is None:
         return await asyncio.open_connection(address.host, address.port, ssl=address.tls)
     try:
-        return await asyncio.open_unix_connection(sock=connect(address.file, LOCAL_SECONDS))
+        return await asyncio.open_unix_connection(sock=connect_to_socket(address.file, LOCAL_SECONDS))
     except UntrustedSocket as error:
         raise ConnectionLost(str(error)) from error
 

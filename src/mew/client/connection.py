@@ -18,7 +18,7 @@ import msgspec
 from picows import WSError, WSFrame, WSListener, WSMsgType, WSTransport
 from picows.picows import WSAutoPingStrategy, WSProtocol  # type: ignore[attr-defined]
 
-from mew._internal.unix_sockets import LocalTransport, UntrustedSocket, connect, path_of
+from mew._internal.unix_sockets import LocalTransport, UntrustedSocket, connect_to_socket, path_of
 from mew.client.errors import ConnectionLost
 
 if TYPE_CHECKING:
@@ -332,7 +332,7 @@ async def open_connection(address: GatewayUrl, connection: Connection) -> None:
         if address.file is None:
             await loop.create_connection(lambda: protocol, address.host, address.port, ssl=address.tls)
         else:
-            await loop.create_unix_connection(lambda: protocol, sock=connect(address.file, LOCAL_SECONDS))
+            await loop.create_unix_connection(lambda: protocol, sock=connect_to_socket(address.file, LOCAL_SECONDS))
         await protocol.wait_until_handshake_complete()
     except BaseException as error:  # a cancelled caller must not leave a socket open
         if protocol.transport is not None:

@@ -14,7 +14,7 @@ from uvicorn.server import ServerState
 
 from mew._internal.files import ensure_space_folder
 from mew._internal.logging import log
-from mew._internal.unix_sockets import LocalTransport, gateway_socket, is_of_owner, listen
+from mew._internal.unix_sockets import LocalTransport, gateway_socket, is_of_owner, listen_on_socket
 from mew.errors import MewError
 from mew.gateway.exposure import Origins
 from mew.gateway.gateway import Gateway
@@ -68,7 +68,7 @@ class LocalSockets:
             file = gateway_socket(space.directory)
             try:
                 ensure_space_folder(space.directory)
-                listener = listen(file, backlog)
+                listener = listen_on_socket(file, backlog)
                 self._files[file] = _identity(file)
             except (OSError, MewError) as error:
                 reason = getattr(error, "strerror", None) or str(error)

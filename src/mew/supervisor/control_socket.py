@@ -5,16 +5,21 @@ makes the gateway reload them.
 """
 
 import asyncio
-import socket
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from mew._internal import unix_sockets
 from mew._internal.logging import log
-from mew._internal.unix_sockets import CONTROL_NAME, control_socket, is_of_owner, peer_uid
+from mew._internal.unix_sockets import (
+    CONTROL_NAME,
+    connect_to_socket,
+    control_socket,
+    is_of_owner,
+    listen_on_socket,
+    peer_uid,
+)
 from mew.errors import MewError
 from mew.gateway.configuration_changes import remember
 from mew.protocol import Administer, Identity
@@ -25,21 +30,12 @@ if TYPE_CHECKING:
     from mew.gateway.gateway import Gateway
 
 
-def listen(directory: Path) -> socket.socket:
-    """Create and bind the control socket. A socket left by a dead gateway is removed."""
-    return unix_sockets.listen(control_socket(directory))
-
-
-def reach(directory: Path, seconds: float) -> socket.socket:
-    """Connect to the gateway that serves a space. Raises `OSError` if there is none."""
-    return unix_sockets.connect(control_socket(directory), seconds)
-
-
-SECONDS: Final = 5.0
+REQUEST_SECONDS: Final = 5.0
 """Timeout for reading a request, and for sending its response."""
-LONGEST: Final = 64 * 1024
+REQUEST_BYTES: Final = 64 * 1024
 """Maximum size of a request in bytes."""
 REVOKED: Final = 4401
+"""Close code of a connection whose token was revoked."""
 
 
 class ControlUnavailable(MewError):
@@ -66,8 +62,8 @@ class ControlServer:
 
     async def open(self) -> None:
         """Start to accept connections of the owner."""
-        listener = listen(self._space.directory)
-        self._server = await asyncio.start_unix_server(self._attend, sock=listener, limit=LONGEST)
+        listener = listen_on_socket(control_socket(self._space.directory))
+        self._server = await asyncio.start_unix_server(self._serve, sock=listener, limit=REQUEST_BYTES)
 
     async def close(self) -> None:
         """Close all connections, stop listening and remove the socket."""
@@ -79,17 +75,17 @@ class ControlServer:
             self._server = None
             control_socket(self._space.directory).unlink(missing_ok=True)
 
-    async def _attend(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
             peer = writer.get_extra_info("socket")
             if not is_of_owner(peer):
                 log.warning("connection of another user rejected", socket=CONTROL_NAME)
                 return
-            async with asyncio.timeout(SECONDS):
+            async with asyncio.timeout(REQUEST_SECONDS):
                 line = await reader.readline()
             uid = peer_uid(peer)
             writer.write(msgspec.json.encode(self._answer(line, uid)) + b"\n")
-            async with asyncio.timeout(SECONDS):
+            async with asyncio.timeout(REQUEST_SECONDS):
                 await writer.drain()
         except (OSError, ValueError, TimeoutError):
             pass  # disconnected, or not a mew client
@@ -98,12 +94,12 @@ class ControlServer:
 
     def _answer(self, line: bytes, uid: int | None) -> dict[str, Any]:
         try:
-            question = msgspec.json.decode(line, type=dict[str, Any])
-            if question.get("do") == "reload":
+            request = msgspec.json.decode(line, type=dict[str, Any])
+            if request.get("do") == "reload":
                 return self._reload(uid)
-            if question.get("do") == "tokens":
-                return {"ok": True, "tokens": self._held()}
-            if question.get("do") == "present":
+            if request.get("do") == "tokens":
+                return {"ok": True, "tokens": self._token_holders()}
+            if request.get("do") == "present":
                 hub = self._gateway.hubs[self._space.settings.space_id]
                 return {"ok": True, "present": list(hub.space.seats)}
         except msgspec.MsgspecError:
@@ -114,33 +110,33 @@ class ControlServer:
 
     def _reload(self, uid: int | None) -> dict[str, Any]:
         """Reload the tokens and close connections whose token is no longer valid."""
-        lost = self._tokens.reload()
+        invalid = self._tokens.reload()
         for identity, action in self._tokens.changes.items():
             record_token(self._gateway, identity, action, uid)
         for space in self._gateway.config.spaces:
             remember(self._gateway.config, space, self._tokens)
         closed = 0
-        for each in list(self._gateway.sockets):
-            if each.token in self._tokens.lost:
-                each.close(REVOKED, "the token is no longer valid")
+        for connection in list(self._gateway.sockets):
+            if connection.token in self._tokens.lost:
+                connection.close(REVOKED, "the token is no longer valid")
                 closed += 1
-        for identity in lost:
+        for identity in invalid:
             if not identity.observer and identity.space_id == self._space.settings.space_id:
-                task = asyncio.create_task(self._renewed(identity.participant), name=f"renew {identity.participant}")
+                task = asyncio.create_task(self._renew_one(identity.participant), name=f"renew {identity.participant}")
                 self._tasks.add(task)
                 task.add_done_callback(self._tasks.discard)
-        names = sorted(identity.participant for identity in lost)
+        names = sorted(identity.participant for identity in invalid)
         return {"ok": True, "lost": names, "closed": closed, "warnings": list(self._tokens.warnings)}
 
-    async def _renewed(self, participant: str) -> None:
+    async def _renew_one(self, participant: str) -> None:
         await self._renew(participant)
 
-    def _held(self) -> list[dict[str, Any]]:
-        here = self._space.settings.space_id
+    def _token_holders(self) -> list[dict[str, Any]]:
+        space_id = self._space.settings.space_id
         return [
             {"participant": identity.participant, "observer": identity.observer, "sources": list(sources)}
             for identity, sources in self._tokens.sources.items()
-            if identity.space_id == here
+            if identity.space_id == space_id
         ]
 
 
@@ -151,24 +147,24 @@ def record_token(gateway: "Gateway", identity: Identity, action: str, uid: int |
     )
 
 
-def ask(directory: Path, question: dict[str, Any]) -> dict[str, Any]:
+def ask_gateway(directory: Path, request: dict[str, Any]) -> dict[str, Any]:
     """Send a request to the gateway of a space and return the response.
 
     Raises `ControlUnavailable` if the gateway does not respond, and `MewError` if it reports a problem.
     """
     try:
-        with reach(directory, SECONDS) as peer:
-            peer.sendall(msgspec.json.encode(question) + b"\n")
+        with connect_to_socket(control_socket(directory), REQUEST_SECONDS) as peer:
+            peer.sendall(msgspec.json.encode(request) + b"\n")
             with peer.makefile("rb") as lines:
-                answer = msgspec.json.decode(lines.readline(), type=dict[str, Any])
+                response = msgspec.json.decode(lines.readline(), type=dict[str, Any])
     except (OSError, msgspec.MsgspecError) as error:
         reason = (error.strerror if isinstance(error, OSError) else None) or "no answer"
         raise ControlUnavailable(f"{control_socket(directory)}: the gateway does not answer: {reason}") from None
-    if not answer.get("ok"):
-        raise MewError(str(answer.get("problem")))
-    return answer
+    if not response.get("ok"):
+        raise MewError(str(response.get("problem")))
+    return response
 
 
 def reload_tokens(directory: Path) -> dict[str, Any]:
     """Make a running gateway reload its tokens; return its response."""
-    return ask(directory, {"do": "reload"})
+    return ask_gateway(directory, {"do": "reload"})

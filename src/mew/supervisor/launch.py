@@ -55,14 +55,14 @@ class Launch(msgspec.Struct, frozen=True, kw_only=True):
         yield self.participant
 
 
-def launches(participant: ParticipantConfig) -> str | None:
+def launch_problem(participant: ParticipantConfig) -> str | None:
     """Return why an `auto_start` participant cannot be started, or None."""
     if participant.type == BRIDGE:
         return None if participant.mcp_server is not None else "auto_start is set, but mcp_server is missing"
     return None if participant.command else "auto_start is set, but command is missing"
 
 
-def exposes(space: SpaceConfig, participant: ParticipantConfig) -> str | None:
+def exposure_problem(space: SpaceConfig, participant: ParticipantConfig) -> str | None:
     """Return why an MCP server must not be started: it would serve the folder with the tokens. None if it may start."""
     server = participant.mcp_server
     if participant.type != BRIDGE or server is None:
@@ -70,24 +70,24 @@ def exposes(space: SpaceConfig, participant: ParticipantConfig) -> str | None:
     return exposed((server.command, *server.args), space.directory / (server.cwd or "."), space.directory)
 
 
-def launch(space: SpaceConfig, name: str, token: str, world: LaunchEnvironment) -> Launch:
-    """Return the command and settings to start a participant. Requires that `launches` returned None."""
+def make_launch(space: SpaceConfig, name: str, token: str, shared: LaunchEnvironment) -> Launch:
+    """Return the command and settings to start a participant. Requires that `launch_problem` returned None."""
     participant = space.participants[name]
-    given = {"PORT": str(world.port), "SPACE": space.settings.space_id, "TOKEN": token}
-    env = _ours(world.environ) | given | _filled(participant.env, given, world.environ)
+    values = {"PORT": str(shared.port), "SPACE": space.settings.space_id, "TOKEN": token}
+    env = _without_tokens(shared.environ) | values | _filled(participant.env, values, shared.environ)
     if participant.type == BRIDGE and participant.mcp_server is not None:
-        argv = _bridge(participant, participant.mcp_server, space, given)
-        env |= _filled(participant.mcp_server.env, given, world.environ)
+        argv = _bridge(participant, participant.mcp_server, space, values)
+        env |= _filled(participant.mcp_server.env, values, shared.environ)
     else:
-        argv = (str(participant.command), *(fill(each, given) for each in participant.args))
+        argv = (str(participant.command), *(fill_in(argument, values) for argument in participant.args))
     env |= {
-        "MEW_GATEWAY": world.url,
+        "MEW_GATEWAY": shared.url,
         VARIABLE: str(gateway_socket(space.directory)),
         "MEW_SPACE": space.settings.space_id,
         "MEW_TOKEN": token,
         "MEW_PARTICIPANT_ID": name,
         environment_variable(name): token,
-        MARK: mark_of(world.run, name),
+        MARK: mark_of(shared.run, name),
     }
     return Launch(
         participant=name,
@@ -99,26 +99,26 @@ def launch(space: SpaceConfig, name: str, token: str, world: LaunchEnvironment) 
     )
 
 
-def fill(text: str, known: Mapping[str, str], others: Mapping[str, str] | None = None) -> str:
-    """Replace each `${NAME}`: first from `known`, then from `others`, else by nothing.
+def fill_in(text: str, values: Mapping[str, str], environ: Mapping[str, str] | None = None) -> str:
+    """Replace each `${NAME}`: first from `values`, then from `environ`, else by nothing.
 
-    If `others` is None, unknown names stay unchanged. Inserted values are not expanded again.
+    If `environ` is None, unknown names stay unchanged. Inserted values are not expanded again.
     """
 
-    def value(found: re.Match[str]) -> str:
-        name = found[1]
-        if name in known:
-            return known[name]
-        return found[0] if others is None else others.get(name, "")
+    def value(match: re.Match[str]) -> str:
+        name = match[1]
+        if name in values:
+            return values[name]
+        return match[0] if environ is None else environ.get(name, "")
 
     return _VARIABLE.sub(value, text)
 
 
-def _filled(env: Mapping[str, str], known: Mapping[str, str], others: Mapping[str, str]) -> dict[str, str]:
-    return {name: fill(text, known, others) for name, text in env.items()}
+def _filled(env: Mapping[str, str], values: Mapping[str, str], environ: Mapping[str, str]) -> dict[str, str]:
+    return {name: fill_in(text, values, environ) for name, text in env.items()}
 
 
-def _ours(environ: Mapping[str, str]) -> dict[str, str]:
+def _without_tokens(environ: Mapping[str, str]) -> dict[str, str]:
     """Return the gateway's environment without tokens. `mew` is found on `PATH` wherever it is installed."""
     env = {name: value for name, value in environ.items() if not name.startswith(_TOKENS)}
     folders, own = env.get("PATH", os.defpath).split(os.pathsep), str(Path(sys.executable).parent)
@@ -142,6 +142,6 @@ def _bridge(
     folder = space.directory / (server.cwd or ".")
     gateway = address_of(gateway_socket(space.directory))
     target = ("--gateway", gateway, "--space", space.settings.space_id, "--mcp-cwd", str(folder))
-    command = (server.command, *(fill(argument, values) for argument in server.args))
+    command = (server.command, *(fill_in(argument, values) for argument in server.args))
     # -P: a file in the space's directory must not be imported instead of a mew module.
     return (sys.executable, "-P", "-m", "mew", "bridge", "start", *target, *limits, "--", *command)

@@ -38,13 +38,13 @@ class SupervisedProcess:
     """The process of a participant, across restarts."""
 
     def __init__(
-        self, make: Callable[[], Launch], run: str, limits: RestartLimits, changed: Callable[[], None]
+        self, make: Callable[[], Launch], run: str, limits: RestartLimits, on_change: Callable[[], None]
     ) -> None:
         """Start without a process. `make` is called before each start, because the token may have been rotated."""
         self._make = make
         self._run = run
         self._limits = limits
-        self._changed = changed
+        self._on_change = on_change
         launch = make()
         self.participant = launch.participant
         self._log = launch.log
@@ -54,8 +54,8 @@ class SupervisedProcess:
             limits.restarts, limits.window, first_delay=limits.backoff, longest_delay=limits.longest
         )
         self._process: Process | None = None
-        self._watch: asyncio.Task[None] | None = None
-        self._changing = asyncio.Lock()
+        self._task: asyncio.Task[None] | None = None
+        self._lock = asyncio.Lock()
         self.ended: str | None = None
         """How the last process ended; None while a process runs."""
         self.given_up: str | None = None
@@ -74,7 +74,7 @@ class SupervisedProcess:
     async def start(self) -> None:
         """Start the process and supervise it. If the start fails, abandon the process and log the reason."""
         if await self._spawn():
-            self._watch = asyncio.create_task(self._look_after(), name=f"participant {self.participant}")
+            self._task = asyncio.create_task(self._supervise(), name=f"participant {self.participant}")
 
     async def _spawn(self) -> bool:
         try:
@@ -106,26 +106,26 @@ class SupervisedProcess:
             return False
         self.ended = None
         log.info("participant started", participant=self.participant, process=self._process.pid)
-        self._changed()
+        self._on_change()
         return True
 
-    async def _look_after(self) -> None:
+    async def _supervise(self) -> None:
         while self._process is not None:
             code = await self._process.wait()
-            tell = log.warning if code else log.info
-            tell("participant ended", participant=self.participant, **_ending(code))
-            self.ended = " ".join(f"{what} {value}" for what, value in _ending(code).items())
+            write = log.warning if code else log.info
+            write("participant ended", participant=self.participant, **_ending(code))
+            self.ended = " ".join(f"{name} {value}" for name, value in _ending(code).items())
             self._process = None
             if not should_restart(self._policy, code):
-                self._changed()
+                self._on_change()
                 return
-            pause = self._budget.next_delay(time.monotonic())
-            if pause is None:
+            delay = self._budget.next_delay(time.monotonic())
+            if delay is None:
                 times = f"{self._limits.restarts} restarts within {self._limits.window:g} s"
                 self._give_up(f"it ended again after {times}")
                 return
-            self._changed()
-            await asyncio.sleep(pause)
+            self._on_change()
+            await asyncio.sleep(delay)
             await self._sweep()
             await self._spawn()
 
@@ -135,30 +135,30 @@ class SupervisedProcess:
         with contextlib.suppress(OSError), self._log.open("a", encoding="utf-8") as file:
             file.write(f"mew: {self.participant} is not restarted any more: {reason}\n")
         log.error("participant not restarted any more", participant=self.participant, error=reason)
-        self._changed()
+        self._on_change()
 
     async def restart(self) -> None:
         """Stop the process and start it again with the current configuration."""
-        async with self._changing:
+        async with self._lock:
             await self._stop()
             self.given_up = None
             await self.start()
 
     async def stop(self) -> None:
         """Stop the process, its group and everything else it started. Kill what does not end in time."""
-        async with self._changing:
+        async with self._lock:
             await self._stop()
 
     async def _stop(self) -> None:
-        if self._watch is not None:
-            self._watch.cancel()
-            await asyncio.gather(self._watch, return_exceptions=True)
-            self._watch = None
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+            self._task = None
         if self._process is not None and not await stop_child(self._process, self._limits.grace):
             log.warning("participant did not stop in time and was killed", participant=self.participant)
         await self._sweep()
         self._process = None
-        self._changed()
+        self._on_change()
 
     async def _sweep(self) -> None:
         """Stop processes that the participant's process left behind."""

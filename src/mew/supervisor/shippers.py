@@ -32,21 +32,21 @@ class Shippers:
 
     def __init__(self, spaces: Sequence[SpaceConfig]) -> None:
         """Start without running shippers."""
-        wanted = [space for space in spaces if space.journal.enabled and space.journal.kafka is not None]
-        self._shippers = [_Shipper(space) for space in wanted]
+        shipped = [space for space in spaces if space.journal.enabled and space.journal.kafka is not None]
+        self._shippers = [_Shipper(space) for space in shipped]
         self._tasks: list[asyncio.Task[None]] = []
 
     def start(self) -> None:
         """Start all shippers. Their failures do not affect the gateway."""
-        for each in self._shippers:
-            self._tasks.append(asyncio.create_task(each.run(), name=f"shipper {each.space}"))
+        for shipper in self._shippers:
+            self._tasks.append(asyncio.create_task(shipper.run(), name=f"shipper {shipper.space}"))
 
     async def stop(self) -> None:
         """Stop all shippers; kill those that take too long."""
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        await asyncio.gather(*(each.end() for each in self._shippers))
+        await asyncio.gather(*(shipper.stop() for shipper in self._shippers))
         self._tasks = []
 
 
@@ -65,15 +65,15 @@ class _Shipper:
         backoff = Backoff(RESTART_SECONDS, LONGEST_RESTART_SECONDS, stable_seconds=LONGEST_RESTART_SECONDS)
         while True:
             started = time.monotonic()
-            code, output = await self._once()
+            code, message = await self._run_once()
             backoff.lasted(time.monotonic() - started)
             delay = backoff.next_delay()
             if code == TAKEN_OVER:  # do not take the place of the other process back immediately
                 delay = LONGEST_RESTART_SECONDS
-            log.warning("shipper ended", space=self.space, code=code, error=output, restart_in_seconds=delay)
+            log.warning("shipper ended", space=self.space, code=code, error=message, restart_in_seconds=delay)
             await asyncio.sleep(delay)
 
-    async def _once(self) -> tuple[int | None, str]:
+    async def _run_once(self) -> tuple[int | None, str]:
         """Start the process and read its output to the end; return the exit code and the last message."""
         pipe = subprocess.PIPE
         try:
@@ -87,26 +87,26 @@ class _Shipper:
         self._process = process
         log.info("shipper started", space=self.space, process=process.pid)
         assert process.stdout is not None
-        said = ""
+        message = ""
         with suppress(ValueError):  # a line longer than any shipper event
             async for line in process.stdout:
-                said = self._heard(line) or said
-        return await process.wait(), said
+                message = self._log_event(line) or message
+        return await process.wait(), message
 
-    def _heard(self, line: bytes) -> str:
+    def _log_event(self, line: bytes) -> str:
         """Log an event of the shipper. Return any other line as text."""
         try:
-            told = msgspec.json.decode(line, type=dict[str, dict[str, Any]])
+            events = msgspec.json.decode(line, type=dict[str, dict[str, Any]])
         except msgspec.DecodeError:
             return line.decode(errors="replace").strip()
-        for event, fields in told.items():
+        for event, fields in events.items():
             if event == "trouble":
                 log.warning("kafka unavailable, retrying", **fields)
             elif event == "resumed":
                 log.info("kafka available again", **fields)
         return ""
 
-    async def end(self) -> None:
+    async def stop(self) -> None:
         """Stop the process; kill it after `STOP_SECONDS`."""
         if self._process is not None and self._process.returncode is None:
             await stop_child(self._process, STOP_SECONDS)

@@ -73,8 +73,8 @@ class ProcessTable(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
     def with_agents(self, agents: dict[str, int]) -> "ProcessTable":
         """Return a copy with these participant processes."""
-        born = {str(pid): process_start_id(pid) for pid in (self.gateway, *agents.values(), *self.clients.values())}
-        births = {pid: when or self.births.get(pid, "") for pid, when in born.items()}
+        pids = (self.gateway, *agents.values(), *self.clients.values())
+        births = {str(pid): process_start_id(pid) or self.births.get(str(pid), "") for pid in pids}
         return msgspec.structs.replace(self, agents=agents, births=births)
 
 
@@ -82,8 +82,8 @@ def interactive_participants(participants: "Mapping[str, ParticipantConfig]") ->
     """Return the local participants that have no command and no output log and are not started automatically."""
     return tuple(
         name
-        for name, each in participants.items()
-        if each.type == "local" and each.command is None and each.output_log is None and not each.auto_start
+        for name, config in participants.items()
+        if config.type == "local" and config.command is None and config.output_log is None and not config.auto_start
     )
 
 
@@ -102,7 +102,7 @@ def read_pids(directory: Path) -> ProcessTable | None:
     except OSError as error:
         raise BadPids(f"{file}: cannot be read: {error.strerror}") from None
     except msgspec.MsgspecError:
-        raise BadPids(f"{file}: not a list of processes; if nothing runs here, delete it") from None
+        raise BadPids(f"{file}: not a valid state file; if no gateway of this space runs, delete it") from None
 
 
 def write_pids(directory: Path, pids: ProcessTable) -> None:

@@ -24,7 +24,7 @@ from mew.gateway.configuration_changes import changes, known_before, known_now, 
 from mew.gateway.gateway import Gateway
 from mew.protocol.handlers.administration import TOKEN_CREATED
 from mew.supervisor.control_socket import ControlServer
-from mew.supervisor.launch import Launch, LaunchEnvironment, exposes, launch, launches
+from mew.supervisor.launch import Launch, LaunchEnvironment, exposure_problem, launch_problem, make_launch
 from mew.supervisor.process import RestartLimits, SupervisedProcess
 from mew.supervisor.state_file import (
     ProcessTable,
@@ -42,20 +42,20 @@ class Supervisor:
     def __init__(
         self,
         space: SpaceConfig,
-        world: LaunchEnvironment,
+        environment: LaunchEnvironment,
         token_for: Callable[[str], str],
         *,
         limits: RestartLimits | None = None,
-        changed: Callable[[], None] = lambda: None,
+        on_change: Callable[[], None] = lambda: None,
     ) -> None:
-        """Start without processes. `changed` is called when a process starts, ends or is abandoned."""
+        """Start without processes. `on_change` is called when a process starts, ends or is abandoned."""
         self._space = space
-        self._world = world
+        self._environment = environment
         self._token_for = token_for
         self._limits = limits or RestartLimits()
-        self._changed = changed
+        self._on_change = on_change
         self._children: dict[str, SupervisedProcess] = {}
-        self._hopeless: dict[str, str] = {}
+        self._unstartable: dict[str, str] = {}
         self._stopping = False
 
     @property
@@ -66,7 +66,7 @@ class Supervisor:
     @property
     def given_up(self) -> dict[str, str]:
         """Participants that are not started any more, and why."""
-        return self._hopeless | {name: child.given_up for name, child in self._children.items() if child.given_up}
+        return self._unstartable | {name: child.given_up for name, child in self._children.items() if child.given_up}
 
     @property
     def ended(self) -> dict[str, str]:
@@ -78,18 +78,18 @@ class Supervisor:
         for name, participant in self._space.participants.items():
             if not participant.auto_start:
                 continue
-            if (problem := launches(participant) or exposes(self._space, participant)) is not None:
-                self._hopeless[name] = problem
+            if (problem := launch_problem(participant) or exposure_problem(self._space, participant)) is not None:
+                self._unstartable[name] = problem
                 log.error("participant cannot be started", participant=name, error=problem)
-                self._changed()
+                self._on_change()
                 continue
             self._children[name] = child = SupervisedProcess(
-                self._making(name), self._world.run, self._limits, self._changed
+                self._launch_of(name), self._environment.run, self._limits, self._on_change
             )
             await child.start()
 
-    def _making(self, name: str) -> Callable[[], Launch]:
-        return lambda: launch(self._space, name, self._token_for(name), self._world)
+    def _launch_of(self, name: str) -> Callable[[], Launch]:
+        return lambda: make_launch(self._space, name, self._token_for(name), self._environment)
 
     async def renew(self, name: str) -> None:
         """Handle a changed token: restart the participant with the new token, or stop it if it has none."""
@@ -103,7 +103,7 @@ class Supervisor:
             log.warning("participant stopped: its token was revoked", participant=name)
             await child.stop()
             child.given_up = "its token was revoked"
-            self._changed()
+            self._on_change()
             return
         log.info("participant restarted: its token was rotated", participant=name)
         await child.restart()
@@ -151,7 +151,9 @@ class GatewaySupervisor:
         self._auto_start = auto_start
         self._wanted_port = wanted_port
         self._run = secrets.token_hex(8)
-        self._ran = {each.directory for each in gateway.config.spaces if (each.directory / JOURNAL).exists()}
+        self._served_before = {
+            space.directory for space in gateway.config.spaces if (space.directory / JOURNAL).exists()
+        }
         """Directories of the spaces that a gateway has served before."""
         self._stack = AsyncExitStack()
 
@@ -159,7 +161,7 @@ class GatewaySupervisor:
         """Open the control sockets and start the participants."""
         async with AsyncExitStack() as stack:
             for space in self._gateway.config.spaces:
-                await _Room(self, space).enter(stack)
+                await _SupervisedSpace(self, space).open(stack)
             self._stack = stack.pop_all()
         return self
 
@@ -169,27 +171,27 @@ class GatewaySupervisor:
         """Stop the participants, close the control sockets and remove the state files."""
         await self._stack.aclose()
 
-    def supervisor(self, space: SpaceConfig, room: "_Room") -> Supervisor:
+    def supervisor(self, space: SpaceConfig, on_change: Callable[[], None]) -> Supervisor:
         """Create the supervisor of one space."""
         config, name = self._gateway.config, space.settings.space_id
         url = space.settings.connection_url or f"ws://localhost:{config.port}"
-        world = LaunchEnvironment(url=url, port=config.port, run=self._run, environ=self._environ)
+        environment = LaunchEnvironment(url=url, port=config.port, run=self._run, environ=self._environ)
 
         def token_for(participant: str) -> str:
             return self._tokens.token_for(name, participant)
 
-        return Supervisor(space, world, token_for, changed=room.write_down)
+        return Supervisor(space, environment, token_for, on_change=on_change)
 
     def record_changes(self, space: SpaceConfig) -> None:
         """Record the changes of tokens and configuration since a gateway last checked."""
         hub, now = self._gateway.hubs[space.settings.space_id], known_now(self._gateway.config, space, self._tokens)
-        before = known_before(space, self._tokens, now, ran=space.directory in self._ran)
+        before = known_before(space, self._tokens, now, ran=space.directory in self._served_before)
         issued = hub.space.state.invited
-        for each in changes(before, now):
+        for change in changes(before, now):
             # Tokens of invited participants have a `token_issued` record, even if the gateway was killed before it
             # stored its known state.
-            if each.action != TOKEN_CREATED or each.participant not in issued:
-                hub.run(each)
+            if change.action != TOKEN_CREATED or change.participant not in issued:
+                hub.run(change)
         self.remember(space)
 
     def remember(self, space: SpaceConfig) -> None:
@@ -232,35 +234,35 @@ class GatewaySupervisor:
         return self._auto_start
 
 
-class _Room:
+class _SupervisedSpace:
     """The processes and files of one space."""
 
-    def __init__(self, household: GatewaySupervisor, space: SpaceConfig) -> None:
-        self._household = household
+    def __init__(self, gateway: GatewaySupervisor, space: SpaceConfig) -> None:
+        self._gateway = gateway
         self._space = space
-        self._pids = household.pids(space)
-        self._supervisor = household.supervisor(space, self)
+        self._pids = gateway.pids(space)
+        self._supervisor = gateway.supervisor(space, self.write_state)
 
-    async def enter(self, stack: AsyncExitStack) -> None:
+    async def open(self, stack: AsyncExitStack) -> None:
         """Write the state file before anything is started, so that no process can be left running unrecorded."""
         stack.callback(forget_pids, self._space.directory, self._pids.run)
-        self.write_down()
-        household, supervisor = self._household, self._supervisor
-        household.record_changes(self._space)
-        stack.callback(household.remember, self._space)
-        door = ControlServer(household.gateway, household.tokens, self._space, supervisor.renew)
+        self.write_state()
+        gateway, supervisor = self._gateway, self._supervisor
+        gateway.record_changes(self._space)
+        stack.callback(gateway.remember, self._space)
+        server = ControlServer(gateway.gateway, gateway.tokens, self._space, supervisor.renew)
         try:
-            await door.open()
+            await server.open()
         except (OSError, MewError) as error:
             log.warning("control socket unavailable", space=self._space.settings.space_id, error=str(error))
         stack.push_async_callback(supervisor.stop)
-        stack.push_async_callback(door.close)
-        if household.auto_start:
+        stack.push_async_callback(server.close)
+        if gateway.auto_start:
             await supervisor.start()
         self._pids = msgspec.structs.replace(self._pids, ready=True)
-        self.write_down()
+        self.write_state()
 
-    def write_down(self) -> None:
+    def write_state(self) -> None:
         """Write the current processes to the state file."""
         pids = self._pids.with_agents(self._supervisor.agents)
         self._pids = msgspec.structs.replace(pids, ended=self._supervisor.ended, given_up=self._supervisor.given_up)

@@ -13,7 +13,7 @@ from urllib.parse import quote, urlencode, urlsplit
 
 import msgspec
 
-from mew._internal.unix_sockets import connect, path_of
+from mew._internal.unix_sockets import connect_to_socket, path_of
 from mew.cli.common.errors import CommandFailed, RequestRefused, Unreachable, UsageError, one_line
 
 SECONDS: Final = 10.0
@@ -44,7 +44,7 @@ class _Local(http.client.HTTPConnection):
         self._file, self._seconds = file, seconds
 
     def connect(self) -> None:
-        self.sock = connect(self._file, self._seconds)
+        self.sock = connect_to_socket(self._file, self._seconds)
 
 
 class GatewayClient:

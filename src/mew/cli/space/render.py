@@ -119,10 +119,10 @@ def _participant(name: str, pids: ProcessTable, present: list[str] | None) -> di
 
 def _present(directory: Path) -> list[str] | None:
     """Return the participants in the space, or None if the gateway does not answer."""
-    from mew.supervisor.control_socket import ControlUnavailable, ask
+    from mew.supervisor.control_socket import ControlUnavailable, ask_gateway
 
     try:
-        return list(ask(directory, {"do": "present"})["present"])
+        return list(ask_gateway(directory, {"do": "present"})["present"])
     except ControlUnavailable:
         return None
 

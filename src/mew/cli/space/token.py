@@ -13,7 +13,7 @@ from mew.cli.common.errors import CommandFailed
 from mew.cli.common.target import SpaceDirectory, configured, find_space
 from mew.cli.space.render import as_json
 from mew.config.tokens import TokenFolder, TokenStore, environment_variable
-from mew.supervisor.control_socket import ask, reload_tokens
+from mew.supervisor.control_socket import ask_gateway, reload_tokens
 
 if TYPE_CHECKING:
     from mew.config.loader import SpaceConfig
@@ -151,7 +151,7 @@ def _told(place: SpaceDirectory) -> int:
 def _held(place: SpaceDirectory) -> list[dict[str, Any]]:
     """Return who has a token, according to the running gateway, else according to the files."""
     if place.running:
-        return list(ask(place.directory, {"do": "tokens"})["tokens"])
+        return list(ask_gateway(place.directory, {"do": "tokens"})["tokens"])
     space = _space(place)
     sources = TokenStore([space], environ=os.environ, generate=False).sources
     return [
