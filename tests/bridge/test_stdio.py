@@ -30,7 +30,7 @@ async def test_a_program_that_ends_when_its_input_ends_is_not_told_twice(caplog:
     began = time.monotonic()
     await child.stop()
     assert time.monotonic() - began < 1
-    assert await child.why() == f"{odd('plain').name!r} ended with exit code 0"
+    assert await child.end_reason() == f"{odd('plain').name!r} ended with exit code 0"
 
 
 @played
@@ -45,7 +45,7 @@ async def test_a_program_that_heeds_nothing_is_killed_with_all_its_children(capl
     await child.stop()
     assert time.monotonic() - began < 4
     assert not any(map(lives, processes))
-    assert (await child.why()).endswith("was ended by SIGKILL")
+    assert (await child.end_reason()).endswith("was ended by SIGKILL")
 
 
 @played

@@ -80,7 +80,7 @@ def test_a_bridge_is_ours_and_its_servers_secrets_are_in_the_environment_alone(t
     assert started.argv[:6] == (sys.executable, "-P", "-m", "mew", "bridge", "start")
     target = ("--gateway", f"unix:{tmp_path}/.mew/gateway.sock", "--space", "lab", "--mcp-cwd", str(tmp_path / "data"))
     assert started.argv[6:12] == target
-    assert started.argv[12:] == ("--init-timeout", "1500.0", "--max-reconnects", "3", "--", "npx", "files", "lab")
+    assert started.argv[12:] == ("--init-timeout", "1500", "--max-reconnects", "3", "--", "npx", "files", "lab")
     assert (started.env["API_KEY"], started.env["PORT"], started.env["MEW_TOKEN"]) == ("hush", "3000", TOKEN)
 
 

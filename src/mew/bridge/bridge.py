@@ -1,7 +1,7 @@
 """The bridge: runs an MCP server as a participant, restarts it, and reports its changes to the space.
 
-It uses one conversation with the server at a time. When that ends it opens another, within the restart limit. The
-contents of a conversation are handled by `mcp_session`.
+It uses one session with the server at a time. When that ends it opens another one, within the restart limit. The
+contents of a session are handled by `mcp_session`.
 """
 
 import asyncio
@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import mew
 from mew._internal.backoff import RestartBudget
-from mew.bridge.mcp_session import LISTS, LOST, McpSession, open_conversation
+from mew.bridge.mcp_session import LISTS, LOST, McpSession, open_mcp_session
 from mew.bridge.settings import BridgeSettings, ServerStartError, TooManyRestarts
 from mew.client import ConnectionLost, ProtocolError, Space
 from mew.client.errors import McpError
@@ -22,7 +22,7 @@ from mew.errors import MewError
 
 END_SECONDS: Final = 3.5
 """Seconds that each attempt to end the server may take."""
-LAST_WORDS: Final = 0.5
+LAST_ANSWERS_SECONDS: Final = 0.5
 """Seconds to answer pending requests after the server was abandoned."""
 TIMED_OUT: Final = -32001
 
@@ -40,7 +40,7 @@ class Bridge:
             limits.restarts, limits.window, first_delay=limits.backoff, longest_delay=limits.longest
         )
         self._stopping = asyncio.Event()
-        self._conversation: asyncio.Future[McpSession] = asyncio.get_running_loop().create_future()
+        self._session: asyncio.Future[McpSession] = asyncio.get_running_loop().create_future()
         self._changes: set[str] = set()
         self._changed = asyncio.Event()
 
@@ -50,57 +50,57 @@ class Bridge:
 
     async def run(self) -> None:
         """Start the server, join the space and answer until stopped or shut down. Raises if it cannot continue."""
-        keeping = asyncio.create_task(self._keep(), name=f"mew bridge: {self._settings.server.name}")
-        stopping = asyncio.create_task(self._stopping.wait(), name="mew bridge: until stopped")
+        server_task = asyncio.create_task(self._run_sessions(), name=f"mew bridge: {self._settings.server.name}")
+        stop_task = asyncio.create_task(self._stopping.wait(), name="mew bridge: until stopped")
         try:
-            await _first(keeping, stopping, self._conversation)
-            if not (keeping.done() or stopping.done()):
-                await self._be_present(keeping, stopping)
-            if keeping.done():
-                await keeping
+            await _wait_for_first(server_task, stop_task, self._session)
+            if not (server_task.done() or stop_task.done()):
+                await self._stay_in_space(server_task, stop_task)
+            if server_task.done():
+                await server_task
         finally:
-            stopping.cancel()
-            await _ended(keeping)
-            self._conversation.cancel()
+            stop_task.cancel()
+            await _cancel_twice(server_task)
+            self._session.cancel()
 
     # The space
 
-    async def _be_present(self, keeping: "asyncio.Task[None]", stopping: "asyncio.Task[Any]") -> None:
+    async def _stay_in_space(self, server_task: "asyncio.Task[None]", stop_task: "asyncio.Task[Any]") -> None:
         """Stay in the space until it ends, the server is abandoned or the bridge is stopped; then leave."""
-        participating = asyncio.create_task(self._participate(), name="mew bridge: in the space")
+        space_task = asyncio.create_task(self._participate(), name="mew bridge: in the space")
         try:
-            await _first(participating, keeping, stopping)
-            if keeping.done():
-                await asyncio.wait({participating}, timeout=LAST_WORDS)
+            await _wait_for_first(space_task, server_task, stop_task)
+            if server_task.done():
+                await asyncio.wait({space_task}, timeout=LAST_ANSWERS_SECONDS)
         finally:
-            if not participating.done():
-                participating.cancel()
-                await asyncio.wait({participating})
-        if not participating.cancelled():
-            participating.result()
+            if not space_task.done():
+                space_task.cancel()
+                await asyncio.wait({space_task})
+        if not space_task.cancelled():
+            space_task.result()
 
     async def _participate(self) -> None:
         """Answer until shut down. There is no await between the welcome and `serve`, so that no request is missed."""
         settings = self._settings
-        joining = mew.connect(
+        connecting = mew.connect(
             settings.url, space=settings.space, token=settings.token, participant=settings.participant
         )
-        async with joining as space:
-            telling = asyncio.create_task(self._tell(space), name="mew bridge: changes")
+        async with connecting as space:
+            report_task = asyncio.create_task(self._report_changes(space), name="mew bridge: changes")
             try:
                 log.info("%s is %s in space %s", settings.server.name, space.participant_id, space.id)
                 await serve(space, self, concurrency=settings.concurrency)
             finally:
-                telling.cancel()
-                await asyncio.gather(telling, return_exceptions=True)
+                report_task.cancel()
+                await asyncio.gather(report_task, return_exceptions=True)
 
     async def answer(self, method: str, params: Mapping[str, Any]) -> Mapping[str, Any]:
         """Return the MCP server's answer, waiting for a server that restarts. Raises `McpError`."""
         seconds = self._settings.timeouts.call
         try:
             async with asyncio.timeout(seconds):
-                conversation = await asyncio.shield(self._conversation)
-                return await conversation.ask(method, params)
+                session = await asyncio.shield(self._session)
+                return await session.ask(method, params)
         except TimeoutError:
             raise McpError(TIMED_OUT, f"the MCP server did not answer {method!r} in {seconds:g} s") from None
         except MewError as error:
@@ -108,79 +108,79 @@ class Bridge:
                 raise
             raise McpError(LOST, str(error)) from None
 
-    async def _tell(self, space: Space) -> None:
+    async def _report_changes(self, space: Space) -> None:
         """Report changed lists to the space. After a lost connection, report them when it is connected again."""
         while True:
             await self._changed.wait()
             self._changed.clear()
-            for name in [each for each in LISTS if each in self._changes]:
+            for name in [name for name in LISTS if name in self._changes]:
                 self._changes.discard(name)
                 try:
-                    await self._tell_one(space, name)
+                    await self._report_change(space, name)
                 except ConnectionLost:
-                    self._change(name)
+                    self._mark_changed(name)
                     await space.connected()
 
-    async def _tell_one(self, space: Space, name: str) -> None:
+    async def _report_change(self, space: Space, name: str) -> None:
         try:
             if not await notify(space, f"notifications/{name}/list_changed"):
                 log.info("the list of %s has changed, and %s has no capability to say so", name, space.participant_id)
         except ProtocolError as error:
             log.warning("the list of %s has changed, and the gateway did not take it: %s", name, error)
 
-    def _change(self, name: str) -> None:
+    def _mark_changed(self, name: str) -> None:
         self._changes.add(name)
         self._changed.set()
 
     # The server
 
-    async def _keep(self) -> None:
-        """Hold one conversation after another, until the restart limit is reached."""
+    async def _run_sessions(self) -> None:
+        """Hold one session after another, until the restart limit is reached."""
         while True:
-            why = await self._converse()
+            reason = await self._run_session()
             delay = self._budget.next_delay(asyncio.get_running_loop().time())
             if delay is None:
                 limits = self._settings.timeouts
                 raise self._fail(
-                    TooManyRestarts(f"{why}; abandoned after {limits.restarts} restarts within {limits.window:g} s")
+                    TooManyRestarts(f"{reason}; abandoned after {limits.restarts} restarts within {limits.window:g} s")
                 )
-            log.warning("%s; starting again in %.1f s", why, delay)
+            log.warning("%s; starting again in %.1f s", reason, delay)
             await asyncio.sleep(delay)
 
-    async def _converse(self) -> str:
-        """Hold one conversation until it ends. Returns the reason."""
+    async def _run_session(self) -> str:
+        """Hold one session until it ends. Returns the reason."""
         settings = self._settings
         environment = inherited(os.environ, settings.token)
         try:
-            async with open_conversation(
-                settings.server, environment, self._change, settings.timeouts.initialize
-            ) as conversation:
-                self._begin(conversation)
+            async with open_mcp_session(
+                settings.server, environment, self._mark_changed, settings.timeouts.initialize
+            ) as session:
+                self._session_started(session)
                 try:
-                    await conversation.finish()
+                    await session.finish()
                 finally:
-                    self._conversation = asyncio.get_running_loop().create_future()
-                return await conversation.why()
+                    self._session = asyncio.get_running_loop().create_future()
+                return await session.end_reason()
         except ServerStartError as error:
             raise self._fail(error) from None
-        except Exception as error:  # any error of the library ends only this conversation
-            log.debug("the conversation failed", exc_info=True)
-            return _sentence(error)
+        except Exception as error:  # any error of the library ends only this session
+            log.debug("the session failed", exc_info=True)
+            return _error_text(error)
 
-    def _begin(self, conversation: McpSession) -> None:
+    def _session_started(self, session: McpSession) -> None:
         if self._restarted:
-            for name in conversation.lists:  # the restarted server may have different lists
-                self._change(name)
+            for name in session.lists:  # the restarted server may have different lists
+                self._mark_changed(name)
         self._restarted = True
-        self._conversation.set_result(conversation)
+        self._session.set_result(session)
 
     _restarted = False
 
     def _fail(self, error: MewError) -> MewError:
-        """Fail all requests that wait for a conversation, because there will be none. Returns the error."""
-        if not self._conversation.done():
-            self._conversation.set_exception(error)
-            self._conversation.exception()
+        """Fail all requests that wait for a session, because there will be none. Returns the error."""
+        if not self._session.done():
+            self._session.set_exception(error)
+            self._session.exception()
         return error
 
 
@@ -188,13 +188,13 @@ async def run_bridge(settings: BridgeSettings) -> None:
     """Run a bridge until SIGINT or SIGTERM. Raises the error if it cannot continue."""
     bridge = Bridge(settings)
     loop = asyncio.get_running_loop()
-    numbers = (signal.SIGINT, signal.SIGTERM)
-    for number in numbers:
+    signals = (signal.SIGINT, signal.SIGTERM)
+    for number in signals:
         loop.add_signal_handler(number, bridge.stop)
     try:
         await bridge.run()
     finally:
-        for number in numbers:
+        for number in signals:
             loop.remove_signal_handler(number)
 
 
@@ -203,7 +203,7 @@ def inherited(environ: Mapping[str, str], token: str | None) -> dict[str, str]:
     return {name: value for name, value in environ.items() if not name.startswith("MEW_TOKEN") and value != token}
 
 
-async def _ended(task: "asyncio.Task[None]") -> None:
+async def _cancel_twice(task: "asyncio.Task[None]") -> None:
     """Cancel a task. If it does not end, cancel it once more, then abandon it."""
     for _ in range(2):
         task.cancel()
@@ -214,12 +214,12 @@ async def _ended(task: "asyncio.Task[None]") -> None:
         task.exception()
 
 
-async def _first(*awaited: "asyncio.Future[Any]") -> None:
+async def _wait_for_first(*awaited: "asyncio.Future[Any]") -> None:
     """Wait until one of these is done. None of them is canceled."""
     await asyncio.wait(awaited, return_when=asyncio.FIRST_COMPLETED)
 
 
-def _sentence(error: BaseException) -> str:
+def _error_text(error: BaseException) -> str:
     """Return the error on one line; for an exception group, the first error in it."""
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]

@@ -1,7 +1,7 @@
-"""One conversation with an MCP server, from `initialize` to its end. Sends requests and returns plain results.
+"""One session with an MCP server, from `initialize` to its end. Sends requests and returns plain results.
 
 It uses the official `mcp` package, over stdio or streamable HTTP. It does not depend on spaces, and does not decide
-what happens after the conversation ends.
+what happens after the session ends.
 """
 
 import asyncio
@@ -26,7 +26,7 @@ from mew.client.errors import McpError
 
 LOST: Final = mcp.CONNECTION_CLOSED
 """Error code of a call whose server was lost (−32000)."""
-SERVED: Final = {
+FORWARDED_METHODS: Final = {
     "tools/list": "tools",
     "tools/call": "tools",
     "resources/list": "resources",
@@ -39,13 +39,13 @@ SERVED: Final = {
 }
 """Forwarded methods, and the capability that a server must have for each."""
 LISTS: Final = ("tools", "resources", "prompts")
-FORGOTTEN: Final = "Session terminated"
+SESSION_UNKNOWN: Final = "Session terminated"
 """Message of the `mcp` package if an HTTP server does not know our session."""
-UNANSWERED: Final = ("Connection closed", "SSE stream")
+NO_ANSWER_PREFIXES: Final = ("Connection closed", "SSE stream")
 """Prefixes of the package's messages if no answer can arrive. A server may use the same code for its own errors."""
-LOOK_SECONDS: Final = 10.0
+PING_SECONDS: Final = 10.0
 """Timeout for the answer to a ping."""
-WHO: Final = mcp.Implementation(name="mew-bridge", version=__version__)
+CLIENT_INFO: Final = mcp.Implementation(name="mew-bridge", version=__version__)
 
 log = logging.getLogger("mew.bridge")
 Changed = Callable[[str], None]
@@ -57,14 +57,16 @@ class PlainResult(mcp.Result, extra="allow"):
 
 
 class McpSession:
-    """A conversation with an MCP server after the handshake."""
+    """A session with an MCP server after the handshake."""
 
-    def __init__(self, session: ClientSession, server: StdioServer | HttpServer, child: StdioTransport | None) -> None:
-        """Use `open_conversation` instead of calling this directly."""
+    def __init__(
+        self, session: ClientSession, server: StdioServer | HttpServer, transport: StdioTransport | None
+    ) -> None:
+        """Use `open_mcp_session` instead of calling this directly."""
         self._session = session
         self._server = server
-        self._child = child
-        self._over = asyncio.Event() if child is None else child.silent
+        self._transport = transport
+        self._ended = asyncio.Event() if transport is None else transport.ended
 
     @property
     def lists(self) -> list[str]:
@@ -79,8 +81,8 @@ class McpSession:
         if method == "ping":
             return {}
         if method == "initialize":
-            return self._introduction()
-        capability = SERVED.get(method)
+            return self._server_info()
+        capability = FORWARDED_METHODS.get(method)
         if capability is None or not self._has(capability):
             raise McpError(mcp.METHOD_NOT_FOUND, f"the MCP server behind this participant has no {method!r}")
         request = mcp.Request[dict[str, Any], str](method=method, params=dict(params))
@@ -89,114 +91,116 @@ class McpSession:
         except MCPError as error:
             raise await self._failure(error) from None
         except ValueError as error:
-            log.warning("%s: its answer to %s is not what MCP says: %s", self._server.name, method, error)
-            raise McpError(mcp.INTERNAL_ERROR, "the MCP server's answer is not what MCP says") from None
+            log.warning("%s: its answer to %s is invalid MCP: %s", self._server.name, method, error)
+            raise McpError(mcp.INTERNAL_ERROR, "the answer of the MCP server is not valid MCP") from None
         return result.model_dump(by_alias=True, exclude_unset=True)
 
-    def _introduction(self) -> dict[str, Any]:
+    def _server_info(self) -> dict[str, Any]:
         """Return what the server reported about itself in the handshake."""
         session = self._session
-        said = mcp.InitializeResult(
+        result = mcp.InitializeResult(
             protocol_version=session.protocol_version or LATEST_HANDSHAKE_VERSION,
             capabilities=session.server_capabilities or mcp.ServerCapabilities(),
             server_info=session.server_info or mcp.Implementation(name=self._server.name, version=""),
             instructions=session.instructions,
         )
-        return said.model_dump(by_alias=True, exclude_none=True, mode="json")
+        return result.model_dump(by_alias=True, exclude_none=True, mode="json")
 
     async def _failure(self, error: MCPError) -> McpError:
-        """Convert an error for the caller. If the session is lost, also end the conversation; if in doubt, ping."""
-        if error.code == mcp.INVALID_REQUEST and error.message == FORGOTTEN:
-            self._over.set()
-        elif error.code != LOST or not error.message.startswith(UNANSWERED):
+        """Convert an error for the caller. If the session is lost, also end the session; if in doubt, ping."""
+        if error.code == mcp.INVALID_REQUEST and error.message == SESSION_UNKNOWN:
+            self._ended.set()
+        elif error.code != LOST or not error.message.startswith(NO_ANSWER_PREFIXES):
             return McpError(error.code, error.message, error.data)
-        elif self._child is None:
-            await self._look()
+        elif self._transport is None:
+            await self._ping()
         return McpError(LOST, "the MCP server was lost before it answered")
 
     # The end
 
     async def finish(self) -> None:
-        """Wait until the conversation ends. HTTP has no signal for that, so the server is pinged periodically."""
+        """Wait until the session ends. HTTP has no signal for that, so the server is pinged periodically."""
         if isinstance(self._server, StdioServer):
-            await self._over.wait()
+            await self._ended.wait()
             return
-        while not self._over.is_set():
+        while not self._ended.is_set():
             try:
                 async with asyncio.timeout(self._server.ping):
-                    await self._over.wait()
+                    await self._ended.wait()
             except TimeoutError:
-                await self._look()
+                await self._ping()
 
-    async def why(self) -> str:
-        """Return why the conversation ended, as text for people."""
-        if self._child is not None:
-            return await self._child.why()
-        return f"{self._server.name!r} does not know our session any more"
+    async def end_reason(self) -> str:
+        """Return why the session ended, as text for people."""
+        if self._transport is not None:
+            return await self._transport.end_reason()
+        return f"{self._server.name!r} no longer knows our session"
 
-    async def _look(self) -> None:
+    async def _ping(self) -> None:
         """Check with a ping that the server still knows the session. If it is unreachable, its transport fails."""
         if self._session.initialize_result is None:
             return  # since MCP 2026-07-28 there is neither a ping nor a session to lose
         try:
-            async with asyncio.timeout(LOOK_SECONDS):
+            async with asyncio.timeout(PING_SECONDS):
                 await self._session.send_ping()
         except MCPError as error:
-            if error.message == FORGOTTEN or error.message.startswith(UNANSWERED):
-                self._over.set()
+            if error.message == SESSION_UNKNOWN or error.message.startswith(NO_ANSWER_PREFIXES):
+                self._ended.set()
         except TimeoutError:
-            self._over.set()
+            self._ended.set()
 
 
 @asynccontextmanager
-async def open_conversation(
+async def open_mcp_session(
     server: StdioServer | HttpServer, environment: Mapping[str, str], changed: Changed, seconds: float
 ) -> AsyncIterator[McpSession]:
     """Start or reach the server and do the handshake, or raise `ServerDisconnected` after `seconds`."""
 
-    async def heard(message: IncomingMessage) -> None:
-        _heard(message, server.name, changed)
+    async def handle_message(message: IncomingMessage) -> None:
+        _handle_message(message, server.name, changed)
 
-    child: StdioTransport | None = None
+    transport: StdioTransport | None = None
     async with AsyncExitStack() as stack:
         try:
             async with asyncio.timeout(seconds):
-                session, child = await _connect(stack, server, environment, heard)
-                await _greet(session, server.name)
+                session, transport = await _connect(stack, server, environment, handle_message)
+                await _initialize(session, server.name)
         except TimeoutError:
             raise ServerDisconnected(f"{server.name!r} did not answer `initialize` within {seconds:g} s") from None
         except (MCPError, ValueError, RuntimeError) as error:
-            if child is not None and child.silent.is_set():
-                raise ServerDisconnected(f"{await child.why()}, without an answer to `initialize`") from None
-            raise ServerDisconnected(f"{server.name!r} did not take our `initialize`: {error}") from None
+            if transport is not None and transport.ended.is_set():
+                raise ServerDisconnected(f"{await transport.end_reason()}, without an answer to `initialize`") from None
+            raise ServerDisconnected(f"{server.name!r} rejected `initialize`: {error}") from None
         if session.discover_result is not None:
             listening = asyncio.create_task(_listen(session, changed), name=f"mew bridge: changes of {server.name}")
-            stack.push_async_callback(_cancelled, listening)
-        yield McpSession(session, server, child)
+            stack.push_async_callback(_cancel, listening)
+        yield McpSession(session, server, transport)
 
 
 async def _connect(
     stack: AsyncExitStack,
     server: StdioServer | HttpServer,
     environment: Mapping[str, str],
-    heard: MessageHandlerFnT,
+    handle_message: MessageHandlerFnT,
 ) -> tuple[ClientSession, StdioTransport | None]:
     """Return a session before the handshake, and the child process of a stdio server."""
     if isinstance(server, StdioServer):
-        child = await StdioTransport.start(server, environment)
-        stack.push_async_callback(child.stop)
-        session = ClientSession(child.incoming, child.outgoing, message_handler=heard, client_info=WHO)
-        return await stack.enter_async_context(session), child
+        transport = await StdioTransport.start(server, environment)
+        stack.push_async_callback(transport.stop)
+        session = ClientSession(
+            transport.incoming, transport.outgoing, message_handler=handle_message, client_info=CLIENT_INFO
+        )
+        return await stack.enter_async_context(session), transport
     client = await stack.enter_async_context(create_mcp_http_client(headers=dict(server.headers)))
     streams = await stack.enter_async_context(streamable_http_client(server.url, http_client=client))
-    session = ClientSession(*streams, message_handler=heard, client_info=WHO)
+    session = ClientSession(*streams, message_handler=handle_message, client_info=CLIENT_INFO)
     return await stack.enter_async_context(session), None
 
 
-async def _greet(session: ClientSession, name: str) -> None:
+async def _initialize(session: ClientSession, name: str) -> None:
     """Send `initialize` and accept any version. Use `server/discover` if a server supports only that."""
     params = mcp.InitializeRequestParams(
-        protocol_version=LATEST_HANDSHAKE_VERSION, capabilities=mcp.ClientCapabilities(), client_info=WHO
+        protocol_version=LATEST_HANDSHAKE_VERSION, capabilities=mcp.ClientCapabilities(), client_info=CLIENT_INFO
     )
     try:
         result = await session.send_request(mcp.InitializeRequest(params=params), mcp.InitializeResult)
@@ -206,13 +210,13 @@ async def _greet(session: ClientSession, name: str) -> None:
         await session.discover()
         return
     if result.protocol_version not in HANDSHAKE_PROTOCOL_VERSIONS:
-        log.warning("%s speaks MCP %r, which is not known here: going on", name, result.protocol_version)
+        log.warning("%s speaks MCP %r, which is not known: continuing with the latest known version", name, result.protocol_version)
         result = result.model_copy(update={"protocol_version": LATEST_HANDSHAKE_VERSION})
     session.adopt(result)
     await session.send_notification(mcp.InitializedNotification())
 
 
-def _heard(message: object, name: str, changed: Changed) -> None:
+def _handle_message(message: object, name: str, changed: Changed) -> None:
     """Handle a notification or an error from the server."""
     match message:
         case mcp.ToolListChangedNotification():
@@ -228,16 +232,16 @@ def _heard(message: object, name: str, changed: Changed) -> None:
 
 
 async def _listen(session: ClientSession, changed: Changed) -> None:
-    """Subscribe to changes: since MCP 2026-07-28 a server notifies only subscribers. `_heard` handles them."""
-    wanted = listen(session, tools_list_changed=True, prompts_list_changed=True, resources_list_changed=True)
+    """Subscribe to changes: since MCP 2026-07-28 a server notifies only subscribers. `_handle_message` handles them."""
+    subscribing = listen(session, tools_list_changed=True, prompts_list_changed=True, resources_list_changed=True)
     try:
-        async with wanted as subscription:
+        async with subscribing as subscription:
             async for _ in subscription:
                 pass
     except (MCPError, SubscriptionLost, TimeoutError) as error:
-        log.warning("changes of lists are not followed: %s", error)
+        log.warning("changes of its lists are not reported: %s", error)
 
 
-async def _cancelled(task: asyncio.Task[None]) -> None:
+async def _cancel(task: asyncio.Task[None]) -> None:
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)

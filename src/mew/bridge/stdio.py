@@ -25,7 +25,7 @@ from mew.config.served_folders import exposed
 CHUNK: Final = 2**16
 LONGEST_LINE: Final = 64 * 2**20
 """Maximum bytes of a line. A server that writes more without a line end does not use MCP."""
-LONGEST_COMPLAINT: Final = 4096
+LONGEST_LOG_LINE: Final = 4096
 """Maximum bytes of a standard error line that are logged."""
 INPUT_SECONDS: Final = 1.0
 """Seconds for the program to end after its standard input is closed."""
@@ -45,13 +45,13 @@ class StdioTransport:
         assert process.stdin is not None and process.stdout is not None and process.stderr is not None
         self._process = process
         self._name = name
-        self.silent = asyncio.Event()
+        self.ended = asyncio.Event()
         """Set when the program will send no more messages."""
-        self.incoming = StdioMessages(process.stdout, self.silent)
-        self.outgoing = Outgoing(process.stdin)
+        self.incoming = StdioMessages(process.stdout, self.ended)
+        self.outgoing = StdioWriter(process.stdin)
         self._tasks = [
             asyncio.create_task(_log_lines(process.stderr, name), name=f"mew bridge: log of {name}"),
-            asyncio.create_task(self._end_if_deaf(), name=f"mew bridge: input of {name}"),
+            asyncio.create_task(self._kill_if_input_closes(), name=f"mew bridge: input of {name}"),
         ]
 
     @classmethod
@@ -76,7 +76,7 @@ class StdioTransport:
 
     # The end
 
-    async def why(self) -> str:
+    async def end_reason(self) -> str:
         """Return why the program sends no more messages, as text for people."""
         await _within(REAP_SECONDS, lambda: self._process.returncode is not None)
         code = self._process.returncode
@@ -102,10 +102,10 @@ class StdioTransport:
         # A process that left the group may hold a pipe forever: asyncio would close the transport only after that.
         self._process._transport.close()  # type: ignore[attr-defined]
 
-    async def _end_if_deaf(self) -> None:
+    async def _kill_if_input_closes(self) -> None:
         """Kill a program that has stopped reading its input: it will not answer pending requests."""
         await self.outgoing.closed()
-        if not await _within(INPUT_SECONDS, self.silent.is_set):
+        if not await _within(INPUT_SECONDS, self.ended.is_set):
             signal_child(self._process, signal.SIGKILL)
 
 
@@ -122,10 +122,10 @@ async def _within(seconds: float, is_done: Callable[[], bool]) -> bool:
 class StdioMessages:
     """Messages from the program. An invalid line is returned as an exception."""
 
-    def __init__(self, stdout: asyncio.StreamReader, silent: asyncio.Event) -> None:
-        """Read messages from `stdout`. `silent` is set when there will be no more."""
+    def __init__(self, stdout: asyncio.StreamReader, ended: asyncio.Event) -> None:
+        """Read messages from `stdout`. `ended` is set when there will be no more."""
         self._lines = read_lines(stdout, LONGEST_LINE)
-        self._silent = silent
+        self._ended = ended
 
     async def receive(self) -> SessionMessage | Exception:
         """Return the next message."""
@@ -138,7 +138,7 @@ class StdioMessages:
         try:
             line = await anext(self._lines)
         except BaseException:
-            self._silent.set()
+            self._ended.set()
             raise
         try:
             return SessionMessage(jsonrpc_message_adapter.validate_json(line, by_name=False))
@@ -146,8 +146,8 @@ class StdioMessages:
             return ServerDisconnected(f"not a message of MCP: {_readable(line, 200)!r}")
 
     async def aclose(self) -> None:
-        """Stop receiving. Sets `silent`."""
-        self._silent.set()
+        """Stop receiving. Sets `ended`."""
+        self._ended.set()
 
     async def __aenter__(self) -> Self:
         return self
@@ -158,7 +158,7 @@ class StdioMessages:
         await self.aclose()
 
 
-class Outgoing:
+class StdioWriter:
     """Messages to the program."""
 
     def __init__(self, stdin: asyncio.StreamWriter) -> None:
@@ -195,39 +195,39 @@ class Outgoing:
 
 async def read_lines(stream: asyncio.StreamReader, longest: int) -> AsyncIterator[bytes]:
     """Yield the non-empty lines of a stream without line ends. The last line needs no line end."""
-    begun = bytearray()
+    unfinished = bytearray()
     while chunk := await stream.read(CHUNK):
-        *ended, rest = chunk.split(b"\n")
-        for part in ended:
-            line = bytes(begun + part).strip()
-            begun.clear()
+        *complete, rest = chunk.split(b"\n")
+        for part in complete:
+            line = bytes(unfinished + part).strip()
+            unfinished.clear()
             if line:
                 yield line
-        begun += rest
-        if len(begun) > longest:
+        unfinished += rest
+        if len(unfinished) > longest:
             raise ServerDisconnected(f"a line of more than {longest} bytes")
-    if begun.strip():
-        yield bytes(begun)
+    if unfinished.strip():
+        yield bytes(unfinished)
 
 
 async def _log_lines(stderr: asyncio.StreamReader, name: str) -> None:
-    begun = b""
+    unfinished = b""
     while chunk := await stderr.read(CHUNK):
-        *ended, begun = (begun + chunk).split(b"\n")
-        for line in ended:
+        *complete, unfinished = (unfinished + chunk).split(b"\n")
+        for line in complete:
             _log_line(name, line)
-        if len(begun) > LONGEST_COMPLAINT:
-            _log_line(name, begun)
-            begun = b""
-    _log_line(name, begun)
+        if len(unfinished) > LONGEST_LOG_LINE:
+            _log_line(name, unfinished)
+            unfinished = b""
+    _log_line(name, unfinished)
 
 
 def _log_line(name: str, line: bytes) -> None:
     if line.strip():
-        log.info("%s: %s", name, _readable(line, LONGEST_COMPLAINT))
+        log.info("%s: %s", name, _readable(line, LONGEST_LOG_LINE))
 
 
 def _readable(line: bytes, longest: int) -> str:
     """Return printable text for one line of a log, for any bytes."""
     text = line[:longest].decode(errors="replace").rstrip()
-    return "".join(each if each.isprintable() else " " for each in text)
+    return "".join(character if character.isprintable() else " " for character in text)

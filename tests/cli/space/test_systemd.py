@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from mew.cli.space.gateway import tell
+from mew.cli.space.gateway import notify_systemd
 
 SPACE = "space: {id: lab}\ngateway: {port: 0}\nparticipants: {alice: {}}\n"
 PATIENCE = 20
@@ -26,7 +26,7 @@ def manager(tmp_path: Path) -> Iterator[socket.socket]:
 
 
 def test_each_state_is_a_line(manager: socket.socket) -> None:
-    assert tell("READY=1", "STATUS=at work", environ={"NOTIFY_SOCKET": manager.getsockname()})
+    assert notify_systemd("READY=1", "STATUS=at work", environ={"NOTIFY_SOCKET": manager.getsockname()})
     assert manager.recv(4096) == b"READY=1\nSTATUS=at work"
 
 
@@ -35,13 +35,13 @@ def test_a_name_without_a_file_begins_with_an_at_sign() -> None:
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as listening:
         listening.bind(f"\0{name}")
         listening.settimeout(PATIENCE)
-        assert tell("READY=1", environ={"NOTIFY_SOCKET": f"@{name}"})
+        assert notify_systemd("READY=1", environ={"NOTIFY_SOCKET": f"@{name}"})
         assert listening.recv(4096) == b"READY=1"
 
 
 @pytest.mark.parametrize("environ", [{}, {"NOTIFY_SOCKET": ""}, {"NOTIFY_SOCKET": "/nowhere/at/all"}])
 def test_where_nobody_listens_nothing_is_told_and_nothing_fails(environ: dict[str, str]) -> None:
-    assert not tell("READY=1", environ=environ)
+    assert not notify_systemd("READY=1", environ=environ)
 
 
 def test_a_gateway_is_ready_once_it_listens(tmp_path: Path, manager: socket.socket) -> None:

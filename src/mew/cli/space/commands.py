@@ -56,7 +56,7 @@ class StartOptions:
         """The directory of the space."""
         return directory_of(self.space_dir)
 
-    def order(self) -> processes.LaunchRequest:
+    def request(self) -> processes.LaunchRequest:
         """Return the settings of the gateway to start. Raises `UsageError` if there is no space."""
         return processes.LaunchRequest(
             directory=self.directory,
@@ -143,14 +143,14 @@ def _brought_up(start: StartOptions) -> tuple[bool, ProcessTable]:
     require_directory(directory)
     if (pids := read_pids(directory)) is not None and pids.running and pids.ready:
         return False, pids
-    order = start.order()
+    request = start.request()
     with processes.space_lock(directory):
         pids = read_pids(directory)
         if pids is not None and pids.running:
             return False, pids
-        if pids is not None and (left := processes.stop(directory, pids)):
+        if pids is not None and (left := processes.stop_processes(directory, pids)):
             print(f"stopped processes that a dead gateway left behind: {', '.join(left)}", file=sys.stderr)
-        return True, processes.start(order)
+        return True, processes.start_gateway(request)
 
 
 def _already(pids: ProcessTable, start: StartOptions, *, json: bool) -> int:
@@ -262,7 +262,7 @@ def stop_space(directory: Path, run: str | None = None) -> list[str]:
                 f"space {pids.space_id!r} was started by `mew {pids.started_by}` (process {pids.gateway}):"
                 " stop that command instead"
             )
-        return processes.stop(directory, pids)
+        return processes.stop_processes(directory, pids)
 
 
 @app.command

@@ -15,7 +15,7 @@ from cyclopts import App, Parameter
 
 from mew import __version__
 from mew._internal.logging import configure_logging, log
-from mew.cli.space.processes import StatusPipe, stop
+from mew.cli.space.processes import StatusPipe, stop_processes
 from mew.config.loader import GatewayConfig, find_config, load
 from mew.config.tokens import TokenStore
 from mew.gateway.exposure import require_safe, warnings_of
@@ -26,18 +26,18 @@ from mew.supervisor.state_file import StartedBy, read_pids
 from mew.supervisor.supervisor import GatewaySupervisor, require_single_gateway
 
 
-def tell(*states: str, environ: Mapping[str, str] = os.environ) -> bool:
+def notify_systemd(*states: str, environ: Mapping[str, str] = os.environ) -> bool:
     """Send states such as `READY=1` to the socket in NOTIFY_SOCKET. Returns whether they were sent."""
     address = environ.get("NOTIFY_SOCKET", "")
     if not address:
         return False
     # A name that starts with @ is an abstract socket address, which has no file.
-    place = f"\0{address[1:]}" if address.startswith("@") else address
+    path = f"\0{address[1:]}" if address.startswith("@") else address
     try:
         with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) as out:
-            out.sendto("\n".join(states).encode(), place)
-    except OSError as problem:
-        log.warning("systemd notification failed", socket=address, error=problem.strerror)
+            out.sendto("\n".join(states).encode(), path)
+    except OSError as error:
+        log.warning("systemd notification failed", socket=address, error=error.strerror)
         return False
     return True
 
@@ -128,7 +128,7 @@ def _serve(config: GatewayConfig, status: StatusPipe, *, auto_start: bool, start
     server = GatewayServer(gateway)
     _bind(server, gateway, PORTS if started_by == "space up" else 1)
     require_single_gateway(config.spaces)
-    _clear_up(config)
+    _stop_leftovers(config)
     log.info("starting", version=__version__, process=os.getpid(), spaces=names)
     scheme = "ws" if config.tls is None else "wss"
 
@@ -140,10 +140,10 @@ def _serve(config: GatewayConfig, status: StatusPipe, *, auto_start: bool, start
             raise
         except OSError as error:  # for example a file on a full disk; the gateway serves anyway
             log.warning("standard output cannot be written", error=error.strerror)
-        tell("READY=1", f"STATUS={listening}")
+        notify_systemd("READY=1", f"STATUS={listening}")
         status.ready(server.port)
 
-    household = GatewaySupervisor(
+    supervisor = GatewaySupervisor(
         gateway,
         tokens,
         environ=os.environ,
@@ -151,18 +151,18 @@ def _serve(config: GatewayConfig, status: StatusPipe, *, auto_start: bool, start
         auto_start=auto_start,
         wanted_port=config.port,
     )
-    uvloop.run(_run(server, household, Shippers(config.spaces), ready))
+    uvloop.run(_run(server, supervisor, Shippers(config.spaces), ready))
     return 0
 
 
 async def _run(
-    server: GatewayServer, household: GatewaySupervisor, shippers: Shippers, ready: Callable[[], None]
+    server: GatewayServer, supervisor: GatewaySupervisor, shippers: Shippers, ready: Callable[[], None]
 ) -> None:
     """Serve with the participants and the processes that ship journals."""
 
     @asynccontextmanager
     async def started() -> AsyncIterator[None]:
-        async with household:
+        async with supervisor:
             shippers.start()
             yield
 
@@ -172,11 +172,11 @@ async def _run(
         await shippers.stop()  # after the gateway: its last records are shipped too
 
 
-def _clear_up(config: GatewayConfig) -> None:
+def _stop_leftovers(config: GatewayConfig) -> None:
     """Stop processes that a killed gateway left running: its participants would join in addition to ours."""
     for space in config.spaces:
         stale = read_pids(space.directory)
-        if stale is not None and (left := stop(space.directory, stale)):
+        if stale is not None and (left := stop_processes(space.directory, stale)):
             log.warning("stopped processes that a dead gateway left behind", processes=left)
 
 

@@ -26,10 +26,10 @@ from mew.cli.common.errors import CommandFailed, UsageError
 from mew.errors import MewError
 from mew.supervisor.state_file import ProcessTable, pids_file, read_pids
 
-NAME: Final = "running-spaces.json"
+LIST_FILE: Final = "running-spaces.json"
 
 
-class Entry(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+class RunningSpace(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """A running space."""
 
     space_id: str
@@ -47,14 +47,14 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
         return is_running(self.gateway, self.birth)
 
 
-def running_spaces() -> dict[str, Entry]:
+def running_spaces() -> dict[str, RunningSpace]:
     """Return the running spaces, by directory."""
-    return {place: entry for place, entry in _read().items() if entry.running}
+    return {directory: space for directory, space in _read_list().items() if space.running}
 
 
 def register_space(pids: ProcessTable) -> None:
     """Add a started space to the list. Errors are ignored if the home directory is not writable."""
-    entry = Entry(
+    entry = RunningSpace(
         space_id=pids.space_id,
         space_name=pids.space_name,
         space_dir=pids.space_dir,
@@ -65,31 +65,31 @@ def register_space(pids: ProcessTable) -> None:
         since=pids.since,
     )
     with suppress(OSError, RuntimeError), _list_lock():
-        _write(running_spaces() | {pids.space_dir: entry})
+        _write_list(running_spaces() | {pids.space_dir: entry})
 
 
 def unregister_space(directory: Path) -> None:
     """Remove a stopped space from the list."""
     with suppress(OSError, RuntimeError):
-        if str(directory) not in _read():
+        if str(directory) not in _read_list():
             return
         with _list_lock():
-            _write({place: entry for place, entry in running_spaces().items() if place != str(directory)})
+            _write_list({name: space for name, space in running_spaces().items() if name != str(directory)})
 
 
 def _folder() -> Path:
     return Path.home() / ".mew"
 
 
-def _read() -> dict[str, Entry]:
+def _read_list() -> dict[str, RunningSpace]:
     try:
-        return msgspec.json.decode((_folder() / NAME).read_bytes(), type=dict[str, Entry])
+        return msgspec.json.decode((_folder() / LIST_FILE).read_bytes(), type=dict[str, RunningSpace])
     except (OSError, RuntimeError, msgspec.MsgspecError):  # missing, or written by another program
         return {}
 
 
-def _write(entries: dict[str, Entry]) -> None:
-    replace_file(_folder() / NAME, msgspec.json.format(msgspec.json.encode(entries), indent=2) + b"\n")
+def _write_list(entries: dict[str, RunningSpace]) -> None:
+    replace_file(_folder() / LIST_FILE, msgspec.json.format(msgspec.json.encode(entries), indent=2) + b"\n")
 
 
 def _list_lock() -> FileLock:
@@ -157,32 +157,32 @@ def space_lock(directory: Path) -> Iterator[None]:
         yield
 
 
-def start(order: LaunchRequest) -> ProcessTable:
+def start_gateway(request: LaunchRequest) -> ProcessTable:
     """Start a gateway in its own session. Returns when it serves and has started the participants."""
-    _require_room(order.directory)
+    _require_room(request.directory)
     try:
-        order.log.parent.mkdir(exist_ok=True)
-        opened = order.log.open("ab")
+        request.log.parent.mkdir(exist_ok=True)
+        opened = request.log.open("ab")
     except OSError as error:
-        raise CommandFailed(f"{order.log}: cannot be written: {error.strerror}") from None
+        raise CommandFailed(f"{request.log}: cannot be written: {error.strerror}") from None
     gateway: subprocess.Popen[bytes] | None = None
     status, gateway_status = os.pipe()
     try:
         try:
             with opened as output, _signals_later():
                 log_start = output.tell()
-                gateway = _launch(order, output, gateway_status)
+                gateway = _launch(request, output, gateway_status)
         finally:
             os.close(gateway_status)  # so that the pipe ends when the gateway does
-        warnings = _until_ready(order, gateway, status, log_start)
-        pids = _recorded_processes(order, gateway)
+        warnings = _until_ready(request, gateway, status, log_start)
+        pids = _recorded_processes(request, gateway)
     except BaseException:
         # Interrupted, or the gateway did not become ready: stop everything that was started.
         if gateway is not None:
             _stop_all({gateway.pid: process_start_id(gateway.pid)}, STOP_SECONDS)
             gateway.wait()
-            if (left := read_pids(order.directory)) is not None and left.gateway == gateway.pid:
-                stop(order.directory, left)
+            if (left := read_pids(request.directory)) is not None and left.gateway == gateway.pid:
+                stop_processes(request.directory, left)
         raise
     finally:
         os.close(status)
@@ -208,11 +208,11 @@ def _require_room(directory: Path) -> None:
             probe.unlink(missing_ok=True)
 
 
-def _launch(order: LaunchRequest, output: IO[bytes], status: int) -> "subprocess.Popen[bytes]":
+def _launch(request: LaunchRequest, output: IO[bytes], status: int) -> "subprocess.Popen[bytes]":
     environ = {name: value for name, value in os.environ.items() if name != MARK}
     return subprocess.Popen(
-        [*order.command(), "--status-fd", str(status)],
-        cwd=order.directory,
+        [*request.command(), "--status-fd", str(status)],
+        cwd=request.directory,
         env=environ,
         stdin=subprocess.DEVNULL,
         stdout=output,
@@ -225,21 +225,21 @@ def _launch(order: LaunchRequest, output: IO[bytes], status: int) -> "subprocess
 @contextlib.contextmanager
 def _signals_later() -> Iterator[None]:
     """Delay signals that have a handler until the end: otherwise we could start a gateway and lose its process id."""
-    came: list[int] = []
+    received: list[int] = []
     handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
     before = {number: handler for number, handler in handlers.items() if callable(handler)}
     for number in before:
-        signal.signal(number, lambda number, _frame: came.append(number))
+        signal.signal(number, lambda number, _frame: received.append(number))
     try:
         yield
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
-        for each in came:
-            signal.raise_signal(each)
+        for number in received:
+            signal.raise_signal(number)
 
 
-def _until_ready(order: LaunchRequest, gateway: "subprocess.Popen[bytes]", status: int, log_start: int) -> list[str]:
+def _until_ready(request: LaunchRequest, gateway: "subprocess.Popen[bytes]", status: int, log_start: int) -> list[str]:
     """Wait until the gateway serves and has started the participants. Returns its warnings."""
     begin, is_slow = time.monotonic(), False
     warnings: list[str] = []
@@ -252,7 +252,7 @@ def _until_ready(order: LaunchRequest, gateway: "subprocess.Popen[bytes]", statu
             continue
         chunk = os.read(status, 64 * 1024)
         if not chunk:
-            raise NotStarted(_ending_of(order.log, log_start), _exit_code(gateway))
+            raise NotStarted(_ending_of(request.log, log_start), _exit_code(gateway))
         *lines, unread = (unread + chunk).split(b"\n")
         for line in lines:
             message = msgspec.json.decode(line, type=StartMessage)
@@ -262,7 +262,7 @@ def _until_ready(order: LaunchRequest, gateway: "subprocess.Popen[bytes]", statu
                 raise NotStarted(message.error, _exit_code(gateway))
             if message.ready is not None:
                 return warnings
-    raise CommandFailed(f"the gateway did not start within {START_SECONDS:g} s; see {order.log}")
+    raise CommandFailed(f"the gateway did not start within {START_SECONDS:g} s; see {request.log}")
 
 
 def _exit_code(gateway: "subprocess.Popen[bytes]") -> int:
@@ -272,11 +272,11 @@ def _exit_code(gateway: "subprocess.Popen[bytes]") -> int:
     return 1
 
 
-def _recorded_processes(order: LaunchRequest, gateway: "subprocess.Popen[bytes]") -> ProcessTable:
-    pids = read_pids(order.directory)
+def _recorded_processes(request: LaunchRequest, gateway: "subprocess.Popen[bytes]") -> ProcessTable:
+    pids = read_pids(request.directory)
     if pids is None or pids.gateway != gateway.pid:
         raise CommandFailed(
-            f"{pids_file(order.directory)}: the gateway could not write this file, and was stopped; see {order.log}"
+            f"{pids_file(request.directory)}: the gateway could not write this file, and was stopped; see {request.log}"
         )
     return pids
 
@@ -359,9 +359,9 @@ class StatusPipe:
         self._close()
 
 
-def stop(directory: Path, pids: ProcessTable) -> list[str]:
+def stop_processes(directory: Path, pids: ProcessTable) -> list[str]:
     """Stop everything that was started for a space, and nothing else. Returns the names of what was stopped."""
-    _require_births(directory, pids)
+    _require_start_times(directory, pids)
     agents = {**pids.agents, **pids.clients}
     stopped = [name for name, pid in agents.items() if pids.runs(pid)]
     if pids.running:
@@ -370,8 +370,8 @@ def stop(directory: Path, pids: ProcessTable) -> list[str]:
     # If the gateway was killed, its participants and their child processes may still run.
     latest = read_pids(directory)
     left = pids if latest is None or latest.run != pids.run else latest
-    named = {pid: pids.births.get(str(pid)) for pid in agents.values()}
-    _stop_all(named | {pid: left.births.get(str(pid)) for pid in left.agents.values()}, GRACE_SECONDS)
+    recorded = {pid: pids.births.get(str(pid)) for pid in agents.values()}
+    _stop_all(recorded | {pid: left.births.get(str(pid)) for pid in left.agents.values()}, GRACE_SECONDS)
     if strays := processes_of_run(pids.run):
         _stop_all(strays, GRACE_SECONDS)
         stopped += [f"process {pid}" for pid in strays]
@@ -384,20 +384,20 @@ def stop(directory: Path, pids: ProcessTable) -> list[str]:
 
 def left_running(pids: ProcessTable) -> list[str]:
     """Return the names of the running processes of a space, except its gateway. `stop` would end them."""
-    named = {**pids.agents, **pids.clients}
-    running = [name for name, pid in named.items() if pids.runs(pid)]
-    return running + [f"process {pid}" for pid in processes_of_run(pids.run) if pid not in named.values()]
+    participants = {**pids.agents, **pids.clients}
+    running = [name for name, pid in participants.items() if pids.runs(pid)]
+    return running + [f"process {pid}" for pid in processes_of_run(pids.run) if pid not in participants.values()]
 
 
-def _require_births(directory: Path, pids: ProcessTable) -> None:
+def _require_start_times(directory: Path, pids: ProcessTable) -> None:
     """Raise `CommandFailed` if a start time is unknown: the process id alone may belong to another process by now."""
-    numbers = dict.fromkeys((pids.gateway, *pids.agents.values(), *pids.clients.values()))
-    unsure = [pid for pid in numbers if str(pid) not in pids.births and process_start_id(pid) is not None]
-    if unsure:
-        named = ", ".join(map(str, unsure))
+    recorded = dict.fromkeys((pids.gateway, *pids.agents.values(), *pids.clients.values()))
+    unidentified = [pid for pid in recorded if str(pid) not in pids.births and process_start_id(pid) is not None]
+    if unidentified:
+        numbers = ", ".join(map(str, unidentified))
         file = pids_file(directory)
         raise CommandFailed(
-            f"{file} has no start time for process {named}, so it is not stopped: stop it yourself and delete the file"
+            f"{file}: no start time for process {numbers}, so it is not stopped. Stop it yourself, then delete the file"
         )
 
 

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import msgspec
 
-from mew.cli.space.processes import Entry
+from mew.cli.space.processes import RunningSpace
 from mew.supervisor.state_file import ProcessTable
 
 MOST: Final = 256 * 1024
@@ -148,7 +148,7 @@ def show_status(directory: Path, pids: ProcessTable | None, *, json: bool) -> No
         print(f"  {each['id']:<20} {', '.join(words)}")
 
 
-def show_spaces(entries: dict[str, Entry], *, json: bool) -> None:
+def show_spaces(entries: dict[str, RunningSpace], *, json: bool) -> None:
     """Print all running spaces."""
     if json:
         print(as_json(list(entries.values())))
