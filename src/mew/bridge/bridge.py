@@ -124,9 +124,9 @@ class Bridge:
     async def _report_change(self, space: Space, name: str) -> None:
         try:
             if not await notify(space, f"notifications/{name}/list_changed"):
-                log.info("the list of %s has changed, and %s has no capability to say so", name, space.participant_id)
+                log.info("the list of %s has changed, and %s may not report it", name, space.participant_id)
         except ProtocolError as error:
-            log.warning("the list of %s has changed, and the gateway did not take it: %s", name, error)
+            log.warning("the list of %s has changed, and the gateway rejected the notification: %s", name, error)
 
     def _mark_changed(self, name: str) -> None:
         self._changes.add(name)
@@ -144,7 +144,7 @@ class Bridge:
                 raise self._fail(
                     TooManyRestarts(f"{reason}; abandoned after {limits.restarts} restarts within {limits.window:g} s")
                 )
-            log.warning("%s; starting again in %.1f s", reason, delay)
+            log.warning("%s; restarting in %.1f s", reason, delay)
             await asyncio.sleep(delay)
 
     async def _run_session(self) -> str:
