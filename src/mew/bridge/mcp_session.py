@@ -210,7 +210,11 @@ async def _initialize(session: ClientSession, name: str) -> None:
         await session.discover()
         return
     if result.protocol_version not in HANDSHAKE_PROTOCOL_VERSIONS:
-        log.warning("%s speaks MCP %r, which is not known: continuing with the latest known version", name, result.protocol_version)
+        log.warning(
+            "%s speaks MCP %r, which is not known: continuing with the latest known version",
+            name,
+            result.protocol_version,
+        )
         result = result.model_copy(update={"protocol_version": LATEST_HANDSHAKE_VERSION})
     session.adopt(result)
     await session.send_notification(mcp.InitializedNotification())

@@ -4,16 +4,14 @@ Only one process at a time may write the journal of a space; a lock ensures this
 """
 
 import asyncio
-import fcntl
 import os
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
 import msgspec
 
-from mew._internal.files import FileUnavailable
+from mew._internal.files import FileLock, FileUnavailable, LockHeld
 from mew._internal.logging import log
 from mew.config.loader import SpaceConfig
 from mew.errors import MewError
@@ -49,7 +47,7 @@ class OpenJournal(msgspec.Struct):
     settings: JournalSettings
     hub: Hub
     writer: JournalWriter
-    lock: int
+    lock: FileLock
 
 
 class Journals:
@@ -140,7 +138,7 @@ class Journals:
         if not self.keeper.close(SEALING_SECONDS):
             log.warning("journal not sealed at shutdown", error="the rest is sealed at the next start")
         for kept in self.kept.values():
-            os.close(kept.lock)
+            kept.lock.release()
         self.kept = {}
 
 
@@ -149,21 +147,14 @@ def journal_root(space: SpaceConfig) -> Path:
     return space.directory / ".mew" / "journal"
 
 
-def _locked(folder: JournalFolder) -> int:
-    """Lock a space's journal for this process; return the file descriptor. Closing it releases the lock."""
+def _locked(folder: JournalFolder) -> FileLock:
+    """Lock a space's journal for this process."""
     folder.log.mkdir(parents=True, exist_ok=True)
-    lock = os.open(folder.lock, os.O_RDWR | os.O_CREAT, 0o600)
     try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        holder = os.read(lock, 20).decode(errors="replace").strip() or "unknown"
-        os.close(lock)
-        raise JournalLocked(f"{folder.root}: process {holder} writes the journal of {folder.space!r}") from None
-    # On a full disk the process id may not be written; only the lock matters.
-    with suppress(OSError):
-        os.ftruncate(lock, 0)
-        os.pwrite(lock, f"{os.getpid()}\n".encode(), 0)
-    return lock
+        return FileLock(folder.lock, owner=str(os.getpid()))
+    except LockHeld as error:
+        process = str(error) or "unknown"
+        raise JournalLocked(f"{folder.root}: process {process} writes the journal of {folder.space!r}") from None
 
 
 def _teller(hub: Hub, space: str) -> Callable[[str | None], None]:

@@ -1,13 +1,12 @@
 """`mew pipeline export` and `mew pipeline report`: tables as files, and one page with plots."""
 
-import os
 import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final, Literal
 
 from cyclopts import Parameter
 
-from mew.cli.common.errors import CommandFailed
+from mew._internal.files import replace_file
 from mew.cli.common.io import bar
 from mew.cli.journal.options import instant
 from mew.cli.pipeline.commands import LakeLocation, _here, _opening, _places
@@ -94,17 +93,6 @@ def report(
     lake = open_lake(folder, journal=journal)
     found = scopes(lake, space=space, since=instant("--since", since), until=instant("--until", until))
     text = page([gather(lake, each) for each in found], lake.progress)
-    _write(output, text.encode())
+    replace_file(output, text.encode())
     print(f"{output}: {len(text.encode()) / 1000:,.0f} kB about {', '.join(each.space for each in found)}")
     return 0
-
-
-def _write(path: Path, content: bytes) -> None:
-    """Replace the file atomically."""
-    draft = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        draft.write_bytes(content)
-        draft.replace(path)
-    except OSError as problem:
-        draft.unlink(missing_ok=True)
-        raise CommandFailed(f"{path}: {problem.strerror}") from None

@@ -298,7 +298,7 @@ def _ending_of(log: Path, log_start: int) -> str:
     return f"the gateway ended during start{last}; see {log}"
 
 
-class Listening(msgspec.Struct, frozen=True):
+class GatewayReady(msgspec.Struct, frozen=True):
     """The gateway serves, and has started the participants."""
 
     port: int
@@ -307,7 +307,7 @@ class Listening(msgspec.Struct, frozen=True):
 class StartMessage(msgspec.Struct, frozen=True, omit_defaults=True):
     """A message of a starting gateway to the command that started it: one of these fields."""
 
-    ready: Listening | None = None
+    ready: GatewayReady | None = None
     warning: str | None = None
     error: str | None = None
 
@@ -326,7 +326,7 @@ class StatusPipe:
 
     def ready(self, port: int) -> None:
         """Report that the gateway serves, and close the pipe."""
-        self._send(StartMessage(ready=Listening(port)))
+        self._send(StartMessage(ready=GatewayReady(port)))
         self._close()
 
     def warning(self, text: str) -> None:
