@@ -37,33 +37,33 @@ def root() -> Iterator[logging.Logger]:
     logger, before = logging.getLogger(), list(logging.getLogger().handlers)
     levels = {name: logging.getLogger(name).level for name in ("", "uvicorn.error")}
     yield logger
-    for handler in [each for each in logger.handlers if each not in before]:
+    for handler in [handler for handler in logger.handlers if handler not in before]:
         logger.removeHandler(handler)
         handler.close()
     for name, level in levels.items():
         logging.getLogger(name).setLevel(level)
-    for each in list(logging.getLogger(SOCKETS).filters):
-        logging.getLogger(SOCKETS).removeFilter(each)
+    for log_filter in list(logging.getLogger(SOCKETS).filters):
+        logging.getLogger(SOCKETS).removeFilter(log_filter)
 
 
-def told(root: logging.Logger, stream: io.StringIO) -> str:
+def output(root: logging.Logger, stream: io.StringIO) -> str:
     """Everything that was written."""
     root.handlers[-1].close()
     return stream.getvalue()
 
 
 def lines(root: logging.Logger, stream: io.StringIO) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in told(root, stream).splitlines()]
+    return [json.loads(line) for line in output(root, stream).splitlines()]
 
 
-def test_elsewhere_than_on_a_terminal_it_is_compact_json_a_line_each(root: logging.Logger) -> None:
+def test_without_a_terminal_each_line_is_compact_json(root: logging.Logger) -> None:
     stream = io.StringIO()
     configure_logging("info", stream)
     log.info("listening", port=8080, host="ägäisch", odd={1, 2}.__class__)
-    (line,) = told(root, stream).splitlines()
-    known = json.loads(line)
-    assert list(known) == ["timestamp", "level", "logger", "event", "port", "host", "odd"]
-    assert (known["level"], known["logger"], known["event"], known["port"]) == (
+    (line,) = output(root, stream).splitlines()
+    fields = json.loads(line)
+    assert list(fields) == ["timestamp", "level", "logger", "event", "port", "host", "odd"]
+    assert (fields["level"], fields["logger"], fields["event"], fields["port"]) == (
         "info",
         "mew.gateway",
         "listening",
@@ -72,23 +72,23 @@ def test_elsewhere_than_on_a_terminal_it_is_compact_json_a_line_each(root: loggi
     assert '"event":"listening","port":8080,"host":"ägäisch"' in line
 
 
-def test_on_a_terminal_it_is_coloured_and_readable(root: logging.Logger, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_on_a_terminal_lines_are_colored_text(root: logging.Logger, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("NO_COLOR", raising=False)
     stream = Terminal()
     configure_logging("info", stream)
     log.info("listening", port=8080)
-    shown = told(root, stream)
+    shown = output(root, stream)
     assert "listening" in shown
     assert "\x1b[" in shown
     assert not shown.startswith("{")
 
 
-def test_who_wants_no_colour_gets_none(root: logging.Logger, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_color_disables_colors(root: logging.Logger, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NO_COLOR", "1")
     stream = Terminal()
     configure_logging("info", stream)
     log.info("listening", port=8080)
-    shown = told(root, stream)
+    shown = output(root, stream)
     assert "port=8080" in shown
     assert "\x1b[" not in shown
 
@@ -98,9 +98,7 @@ def test_who_wants_no_colour_gets_none(root: logging.Logger, monkeypatch: pytest
     [("debug", ["a", "b", "c", "d"]), ("info", ["b", "c", "d"]), ("warning", ["c", "d"]), ("error", ["d"])],
 )
 @pytest.mark.parametrize("name", ["mew.gateway", "uvicorn.error", "asyncio", SOCKETS + ".other"])
-def test_nothing_below_the_level_is_told_whoever_says_it(
-    root: logging.Logger, name: str, level: str, heard: list[str]
-) -> None:
+def test_no_logger_writes_lines_below_the_level(root: logging.Logger, name: str, level: str, heard: list[str]) -> None:
     stream = io.StringIO()
     configure_logging(level, stream)
     logger: Any = log if name == "mew.gateway" else logging.getLogger(name)
@@ -113,7 +111,7 @@ def test_nothing_below_the_level_is_told_whoever_says_it(
     assert {line["logger"] for line in written} == {name}
 
 
-def test_a_library_speaks_in_the_same_voice(root: logging.Logger) -> None:
+def test_lines_of_libraries_have_the_same_format(root: logging.Logger) -> None:
     stream = io.StringIO()
     configure_logging("info", stream)
     logging.getLogger("uvicorn.error").warning("%d of %s", 3, "them")
@@ -126,13 +124,13 @@ def fail(secret: str) -> None:
 
 
 @pytest.mark.parametrize("stream", [io.StringIO(), Terminal()], ids=["elsewhere", "on a terminal"])
-def test_a_fault_of_ours_has_a_traceback_that_shows_no_values(root: logging.Logger, stream: io.StringIO) -> None:
+def test_a_traceback_shows_no_values_of_variables(root: logging.Logger, stream: io.StringIO) -> None:
     configure_logging("info", stream)
     try:
         fail("a token")
     except RuntimeError:
         logging.getLogger("uvicorn.error").exception("Exception in ASGI application")
-    shown = told(root, stream)
+    shown = output(root, stream)
     assert "Traceback" in shown
     assert "RuntimeError: it is broken" in shown
     assert "a token" not in shown.replace('fail("a token")', "").replace('fail(\\"a token\\")', "")
@@ -141,7 +139,7 @@ def test_a_fault_of_ours_has_a_traceback_that_shows_no_values(root: logging.Logg
 @pytest.mark.parametrize(
     "sentence", ["WS parser error: %s, initiate disconnect", "on_ws_frame raised WSProtocolError: %s, send CLOSE"]
 )
-def test_a_peers_fault_is_no_error_and_has_no_traceback(root: logging.Logger, sentence: str) -> None:
+def test_a_protocol_error_of_a_peer_is_no_error_and_has_no_traceback(root: logging.Logger, sentence: str) -> None:
     stream = io.StringIO()
     configure_logging("info", stream)
     logging.getLogger(SOCKETS).error(sentence, (1002, "unmasked"), exc_info=ValueError("x"))
@@ -150,7 +148,7 @@ def test_a_peers_fault_is_no_error_and_has_no_traceback(root: logging.Logger, se
     assert "exception" not in line
 
 
-def test_a_peers_fault_is_not_told_where_only_warnings_are_wanted(root: logging.Logger) -> None:
+def test_a_protocol_error_of_a_peer_is_no_warning(root: logging.Logger) -> None:
     stream = io.StringIO()
     configure_logging("warning", stream)
     logging.getLogger(SOCKETS).error("WS parser error: %s, initiate disconnect", ())
@@ -158,7 +156,7 @@ def test_a_peers_fault_is_not_told_where_only_warnings_are_wanted(root: logging.
     assert [line["event"].partition(" ")[0] for line in lines(root, stream)] == ["Initiate"]
 
 
-def test_that_somebody_came_or_went_is_a_detail(root: logging.Logger) -> None:
+def test_connects_and_disconnects_are_debug_lines(root: logging.Logger) -> None:
     stream = io.StringIO()
     configure_logging("info", stream)
     logging.getLogger(SOCKETS).info("Disconnected")
@@ -169,17 +167,17 @@ def test_that_somebody_came_or_went_is_a_detail(root: logging.Logger) -> None:
     assert [(line["event"], line["level"]) for line in lines(root, stream)] == [("Disconnected", "debug")]
 
 
-def test_a_line_that_cannot_be_made_does_not_hurt_whoever_logs(root: logging.Logger) -> None:
+def test_a_formatting_error_does_not_reach_the_caller(root: logging.Logger) -> None:
     root.handlers.clear()  # pytest's own would not take it
     stream = io.StringIO()
     configure_logging("info", stream)
     logging.getLogger("uvicorn.error").warning("%d", "no number, but a secret")
-    shown = told(root, stream)
+    shown = output(root, stream)
     assert "could not be made" in shown
     assert "secret" not in shown
 
 
-def test_nobody_waits_for_a_reader_that_does_not_read_and_what_is_left_out_is_counted(root: logging.Logger) -> None:
+def test_a_blocked_stream_blocks_no_caller_and_dropped_lines_are_counted(root: logging.Logger) -> None:
     stream = Stuck()
     configure_logging("info", stream)
     for number in range(WAITING_LINES + 500):
@@ -191,7 +189,7 @@ def test_nobody_waits_for_a_reader_that_does_not_read_and_what_is_left_out_is_co
     assert sum(dropped) >= 490
 
 
-def test_a_stream_that_is_gone_hurts_nobody(root: logging.Logger) -> None:
+def test_a_closed_stream_raises_no_error(root: logging.Logger) -> None:
     stream = io.StringIO()
     configure_logging("info", stream)
     stream.close()

@@ -52,13 +52,13 @@ class Bridged:
         """The result that answers it."""
         answer = await self.ask(method, **params)
         assert "error" not in answer, answer
-        found: dict[str, Any] = answer["result"]
-        return found
+        result: dict[str, Any] = answer["result"]
+        return result
 
     async def error(self, method: str, **params: Any) -> dict[str, Any]:
         """The error that answers it."""
-        found: dict[str, Any] = (await self.ask(method, **params))["error"]
-        return found
+        result: dict[str, Any] = (await self.ask(method, **params))["error"]
+        return result
 
     async def call(self, tool: str, **arguments: Any) -> dict[str, Any]:
         """What a tool answers."""
@@ -70,8 +70,8 @@ async def ask(space: Space, method: str, **params: Any) -> dict[str, Any]:
     payload = {"method": method, "params": params}
     answer = await space.request("mcp/request", payload, to="tools", answer="mcp/response", timeout=15)
     assert answer.sender == "tools"
-    found: dict[str, Any] = answer.payload
-    return found
+    result: dict[str, Any] = answer.payload
+    return result
 
 
 @asynccontextmanager
@@ -96,7 +96,7 @@ async def bridged(
 
 def text_of(result: dict[str, Any]) -> str:
     """The words of a tool's answer."""
-    return "".join(each["text"] for each in result["content"])
+    return "".join(content["text"] for content in result["content"])
 
 
 def lives(process: int) -> bool:

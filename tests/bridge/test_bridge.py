@@ -14,8 +14,8 @@ from tests.gateway.raw import Running
 async def test_tools_are_listed_and_called_as_the_server_has_them(gateway: Running) -> None:
     async with bridged(gateway) as tools:
         listed = (await tools.result("tools/list"))["tools"]
-        assert {"add", "fail", "learn"} <= {each["name"] for each in listed}
-        added = next(each for each in listed if each["name"] == "add")
+        assert {"add", "fail", "learn"} <= {item["name"] for item in listed}
+        added = next(tool for tool in listed if tool["name"] == "add")
         assert added["description"] == "The sum of two numbers."
         assert added["inputSchema"]["required"] == ["a", "b"]
         called = await tools.call("add", a=2, b=40)
@@ -23,7 +23,7 @@ async def test_tools_are_listed_and_called_as_the_server_has_them(gateway: Runni
 
 
 @played
-async def test_a_tool_is_called_for_one_who_may_only_propose_when_another_agrees(gateway: Running) -> None:
+async def test_a_proposed_tool_call_is_made_when_another_participant_approves(gateway: Running) -> None:
     async with bridged(gateway) as tools, joining(gateway, "planner") as planner:
         proposals = tools.alice.proposals()
         calling = asyncio.create_task(planner.call_tool("tools", "add", {"a": 1, "b": 2}), name="proposing")
@@ -33,12 +33,12 @@ async def test_a_tool_is_called_for_one_who_may_only_propose_when_another_agrees
         result = await calling
         assert (result.text, result.answered_by, result.by, request.sender) == ("3", "tools", "alice", "alice")
         # Where no proposal is needed, none is made.
-        asked = await tools.alice.call_tool("tools", "add", {"a": 20, "b": 22}, propose=False)
-        assert (asked.text, asked.structured) == ("42", {"result": 42})
+        answer = await tools.alice.call_tool("tools", "add", {"a": 20, "b": 22}, propose=False)
+        assert (answer.text, answer.structured) == ("42", {"result": 42})
 
 
 @played
-async def test_a_failing_tool_says_so_in_its_result(gateway: Running) -> None:
+async def test_a_failing_tool_has_an_error_result(gateway: Running) -> None:
     async with bridged(gateway) as tools:
         failed = await tools.call("fail")
         assert failed["isError"] is True
@@ -57,14 +57,14 @@ async def test_an_error_of_the_server_keeps_code_message_and_data(gateway: Runni
 async def test_resources_templates_and_prompts_are_passed_on(gateway: Running) -> None:
     async with bridged(gateway) as tools:
         listed = await tools.result("resources/list")
-        assert [each["uri"] for each in listed["resources"]] == ["memo://today"]
+        assert [item["uri"] for item in listed["resources"]] == ["memo://today"]
         templates = await tools.result("resources/templates/list")
-        assert [each["uriTemplate"] for each in templates["resourceTemplates"]] == ["memo://on/{day}"]
+        assert [item["uriTemplate"] for item in templates["resourceTemplates"]] == ["memo://on/{day}"]
         read = await tools.result("resources/read", uri="memo://on/sunday")
-        assert [each["text"] for each in read["contents"]] == ["rest on sunday"]
+        assert [item["text"] for item in read["contents"]] == ["rest on sunday"]
         assert (await tools.error("resources/read", uri="memo://nowhere"))["code"] < 0
         prompts = await tools.result("prompts/list")
-        assert [each["name"] for each in prompts["prompts"]] == ["greet"]
+        assert [item["name"] for item in prompts["prompts"]] == ["greet"]
         prompt = await tools.result("prompts/get", name="greet", arguments={"name": "bob"})
         assert prompt["messages"][0]["content"]["text"] == "Say hello to bob."
 
@@ -73,12 +73,12 @@ async def test_resources_templates_and_prompts_are_passed_on(gateway: Running) -
 async def test_ping_and_initialize_are_answered_for_the_server(gateway: Running) -> None:
     async with bridged(gateway, odd("plain")) as tools:
         assert await tools.result("ping") == {}
-        said = await tools.result("initialize")
-        assert (said["serverInfo"]["name"], said["instructions"]) == ("odd", "Ask me anything.")
+        info = await tools.result("initialize")
+        assert (info["serverInfo"]["name"], info["instructions"]) == ("odd", "Ask me anything.")
 
 
 @played
-async def test_what_the_server_has_not_is_not_asked_of_it(gateway: Running) -> None:
+async def test_methods_without_a_capability_of_the_server_are_not_forwarded(gateway: Running) -> None:
     async with bridged(gateway, odd("toolless")) as tools:
         for method in (
             "tools/list",
@@ -95,7 +95,7 @@ async def test_what_the_server_has_not_is_not_asked_of_it(gateway: Running) -> N
 
 
 @played
-async def test_a_change_of_the_tools_is_told_to_the_space_and_the_next_list_has_it(gateway: Running) -> None:
+async def test_a_changed_tool_list_is_reported_to_the_space(gateway: Running) -> None:
     async with bridged(gateway) as tools:
         notifications = tools.alice.envelopes("mcp/notification", sender="tools")
         assert "sing" not in await names(tools)
@@ -106,7 +106,7 @@ async def test_a_change_of_the_tools_is_told_to_the_space_and_the_next_list_has_
 
 
 @played
-async def test_a_bridge_that_may_not_tell_of_changes_goes_on_without(
+async def test_a_bridge_without_permission_to_report_changes_continues(
     gateway: Running, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO, logger="mew.bridge")
@@ -120,12 +120,12 @@ async def test_a_bridge_that_may_not_tell_of_changes_goes_on_without(
 
 
 @played
-async def test_calls_are_worked_on_at_the_same_time_and_one_that_lasts_too_long_fails(gateway: Running) -> None:
+async def test_calls_run_concurrently_and_fail_after_the_timeout(gateway: Running) -> None:
     async with bridged(gateway, call=1) as tools:
         started = tools.alice.envelopes("mcp/notification", sender="tools")
-        asked = {"method": "tools/call", "params": {"name": "ponder", "arguments": {}}}
+        payload = {"method": "tools/call", "params": {"name": "ponder", "arguments": {}}}
         answers = tools.alice.envelopes("mcp/response", sender="tools")
-        request = await tools.alice.send("mcp/request", asked, to="tools")
+        request = await tools.alice.send("mcp/request", payload, to="tools")
         await anext(started)
         assert text_of(await tools.call("add", a=1, b=1)) == "2"
         assert list((await anext(answers)).correlation_id) != [request.id]
@@ -138,11 +138,13 @@ async def test_calls_are_worked_on_at_the_same_time_and_one_that_lasts_too_long_
 
 
 @played
-async def test_a_space_that_comes_back_finds_the_same_server(gateway: Running) -> None:
+async def test_a_reconnect_keeps_the_server(gateway: Running) -> None:
     async with bridged(gateway, odd("plain")) as tools:
         before = (await tools.result("initialize"))["serverInfo"]
         gateway.ask(
-            lambda each: next(each for each in each.sockets if each._participant == "tools").close(1001, "away")
+            lambda running: next(socket for socket in running.sockets if socket._participant == "tools").close(
+                1001, "away"
+            )
         )
         await tools.alice.wait_until(lambda view: "tools" not in view.participants)
         await tools.alice.wait_until(lambda view: "tools" in view.participants)
@@ -150,7 +152,7 @@ async def test_a_space_that_comes_back_finds_the_same_server(gateway: Running) -
 
 
 @played
-async def test_a_bridge_that_is_shut_down_ends_in_good_order(gateway: Running) -> None:
+async def test_a_shutdown_ends_the_bridge_without_an_error(gateway: Running) -> None:
     async with bridged(gateway, odd("plain")) as tools:
         await tools.alice.send("participant/shutdown", {}, to="tools")
         await until(tools.running.done)
@@ -158,21 +160,21 @@ async def test_a_bridge_that_is_shut_down_ends_in_good_order(gateway: Running) -
 
 
 @played
-async def test_fields_that_nobody_knows_are_passed_on(gateway: Running) -> None:
+async def test_unknown_fields_are_passed_on(gateway: Running) -> None:
     async with bridged(gateway, odd("plain")) as tools:
         tool = {"name": "odd", "inputSchema": {"type": "object"}, "x-unknown": {"kept": None}}
         assert await tools.result("tools/list") == {"tools": [tool], "x-also": 1}
 
 
 @played
-async def test_an_answer_that_is_not_mcp_is_the_servers_error(gateway: Running) -> None:
+async def test_an_answer_that_is_not_mcp_is_an_internal_error(gateway: Running) -> None:
     async with bridged(gateway, odd("nonsense")) as tools:
         error = {"code": -32603, "message": "the answer of the MCP server is not valid MCP"}
         assert await tools.error("tools/list") == error
 
 
 @played
-async def test_a_version_of_mcp_that_nobody_knows_is_taken_with_a_warning(
+async def test_an_unknown_version_of_mcp_is_accepted_with_a_warning(
     gateway: Running, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with bridged(gateway, odd("future")) as tools:
@@ -181,7 +183,7 @@ async def test_a_version_of_mcp_that_nobody_knows_is_taken_with_a_warning(
 
 
 @played
-async def test_a_server_without_initialize_is_discovered_and_its_changes_are_followed(gateway: Running) -> None:
+async def test_a_server_without_initialize_is_discovered_and_its_changes_are_reported(gateway: Running) -> None:
     async with joining(gateway, "planner") as planner:
         notifications = planner.envelopes("mcp/notification", sender="tools")
         async with bridged(gateway, odd("modern")) as tools:
@@ -191,4 +193,4 @@ async def test_a_server_without_initialize_is_discovered_and_its_changes_are_fol
 
 
 async def names(tools: Bridged) -> list[str]:
-    return [each["name"] for each in (await tools.result("tools/list"))["tools"]]
+    return [item["name"] for item in (await tools.result("tools/list"))["tools"]]

@@ -56,14 +56,14 @@ async def seconds_to_end(gateway: Running, number: signal.Signals, mode: str) ->
         seconds = time.monotonic() - began
         assert (output, bridge.returncode) == (b"", 0), errors.decode()
         words = [line.split() for line in errors.decode().splitlines()]
-        processes = [int(each[-1]) for each in words if each[-2] in {"process", "child"}]
+        processes = [int(line[-1]) for line in words if line[-2] in {"process", "child"}]
         assert len(processes) == {"parent": 2, "plain": 1}[mode]
         assert not any(map(lives, processes))
         return seconds
 
 
 @played
-async def test_a_bridge_that_gives_up_leaves_says_why_in_a_line_and_ends_with_1(gateway: Running) -> None:
+async def test_a_bridge_over_its_restart_limit_leaves_with_one_line_and_exit_code_1(gateway: Running) -> None:
     async with (
         joining(gateway, "alice") as alice,
         started(gateway, "--reconnect", "false", "--", *odd("once").command) as bridge,
@@ -78,17 +78,17 @@ async def test_a_bridge_that_gives_up_leaves_says_why_in_a_line_and_ends_with_1(
 
 
 @played
-async def test_the_servers_environment_has_no_token_and_what_was_added(gateway: Running) -> None:
+async def test_the_environment_of_the_server_has_the_added_variables_and_no_token(gateway: Running) -> None:
     async with (
         joining(gateway, "alice") as alice,
         started(gateway, "--mcp-env", "MORE=a=b", "--", *MADE_WITH_MCP.command),
     ):
         await alice.wait_until(lambda view: "tools" in view.participants)
         for name, value in {"MEW_TOKEN": "none", "AGAIN": "none", "MORE": "a=b"}.items():
-            asked = await ask(alice, "tools/call", name="variable", arguments={"name": name})
-            assert text_of(asked["result"]) == value
+            answer = await ask(alice, "tools/call", name="variable", arguments={"name": name})
+            assert text_of(answer["result"]) == value
 
 
-def test_a_name_in_a_sentence_shows_no_password_and_no_query() -> None:
+def test_the_name_of_a_server_shows_no_password_and_no_query() -> None:
     server = HttpServer(url="https://user:secret@host:1/mcp?key=secret", headers={"Authorization": "secret"})
     assert (server.name, repr(server)) == ("https://host:1/mcp", "HttpServer('https://host:1/mcp')")

@@ -49,7 +49,7 @@ async def test_files_are_written_and_read_by_request_and_by_proposal(
     folder.mkdir()
     server = StdioServer(command=("node", str(program), str(folder)), cwd=tmp_path)
     async with bridged(gateway, server) as files, joining(gateway, "planner") as planner:
-        names = {each.name for each in await files.alice.list_tools("tools")}
+        names = {tool.name for tool in await files.alice.list_tools("tools")}
         assert {"read_text_file", "write_file", "list_directory"} <= names
         file = {"path": str(folder / "a.txt")}
         await files.alice.call_tool("tools", "write_file", {**file, "content": "words"}, propose=False)

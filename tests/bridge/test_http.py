@@ -60,7 +60,7 @@ async def test_tools_resources_and_changes_come_over_http(gateway: Running) -> N
 
 
 @played
-async def test_a_server_that_was_restarted_is_greeted_anew_though_nobody_called_it(gateway: Running) -> None:
+async def test_a_restarted_server_gets_a_new_session_without_a_call(gateway: Running) -> None:
     async with Service() as service, bridged(gateway, service.server, **QUICK) as tools:
         notifications = tools.alice.envelopes("mcp/notification", sender="tools")
         before = text_of(await tools.call("process"))
@@ -71,7 +71,7 @@ async def test_a_server_that_was_restarted_is_greeted_anew_though_nobody_called_
 
 
 @played
-async def test_a_call_that_loses_its_server_is_enough_to_look_for_a_new_one(gateway: Running) -> None:
+async def test_a_call_that_loses_its_server_starts_a_new_session(gateway: Running) -> None:
     async with Service(ping=60) as service, bridged(gateway, service.server, **QUICK) as tools:
         error = await tools.error("tools/call", name="die", arguments={})
         assert error == {"code": -32000, "message": "the MCP server was lost before it answered"}
@@ -80,7 +80,7 @@ async def test_a_call_that_loses_its_server_is_enough_to_look_for_a_new_one(gate
 
 
 @played
-async def test_a_server_that_stays_away_is_given_up(gateway: Running) -> None:
+async def test_a_server_that_stays_unreachable_is_abandoned(gateway: Running) -> None:
     async with bridged(gateway, msgspec.structs.replace(Service().server, url="http://127.0.0.1:1/mcp")) as tools:
         await until(tools.running.done)
         with pytest.raises(

@@ -18,18 +18,18 @@ LOST = {"code": -32000, "message": "the MCP server was lost before it answered"}
 
 
 @played
-async def test_a_call_fails_when_its_server_dies_and_the_next_is_answered_by_a_new_one(gateway: Running) -> None:
+async def test_a_call_fails_when_its_server_dies_and_the_next_reaches_a_new_one(gateway: Running) -> None:
     async with bridged(gateway) as tools:
         notifications = tools.alice.envelopes("mcp/notification", sender="tools")
         before = text_of(await tools.call("process"))
         assert await tools.error("tools/call", name="die", arguments={}) == LOST
         assert text_of(await tools.call("process")) != before
-        told = [(await anext(notifications)).payload["method"] for _ in range(3)]
-        assert told == [f"notifications/{name}/list_changed" for name in ("tools", "resources", "prompts")]
+        methods = [(await anext(notifications)).payload["method"] for _ in range(3)]
+        assert methods == [f"notifications/{name}/list_changed" for name in ("tools", "resources", "prompts")]
 
 
 @played
-async def test_when_the_limit_is_reached_the_bridge_answers_leaves_and_says_why(gateway: Running) -> None:
+async def test_at_the_restart_limit_the_bridge_answers_leaves_and_reports_why(gateway: Running) -> None:
     async with bridged(gateway, odd("once"), restarts=2) as tools:
         for _ in range(3):
             assert await tools.error("tools/list") == LOST
@@ -41,14 +41,14 @@ async def test_when_the_limit_is_reached_the_bridge_answers_leaves_and_says_why(
 
 
 @played
-async def test_all_who_wait_for_the_same_server_are_told_of_its_death(gateway: Running) -> None:
+async def test_all_pending_calls_fail_when_the_server_dies(gateway: Running) -> None:
     async with bridged(gateway, odd("once"), restarts=0) as tools:
         asking = [asyncio.create_task(tools.error("tools/list"), name="asking") for _ in range(3)]
         assert [error["code"] for error in await asyncio.gather(*asking)] == [-32000] * 3
 
 
 @played
-async def test_all_who_wait_for_a_restart_are_told_that_there_will_be_none(gateway: Running, tmp_path: Path) -> None:
+async def test_all_calls_that_wait_for_a_restart_fail_when_there_is_none(gateway: Running, tmp_path: Path) -> None:
     async with bridged(gateway, odd("mortal", str(tmp_path / "lived")), restarts=1, backoff=0.5) as tools:
         assert await tools.error("tools/list") == LOST
         # More than are worked on at the same time.
@@ -59,7 +59,7 @@ async def test_all_who_wait_for_a_restart_are_told_that_there_will_be_none(gatew
 
 
 @played
-async def test_a_server_that_stops_listening_is_ended_and_its_caller_told(gateway: Running) -> None:
+async def test_a_server_that_closes_its_input_is_killed_and_its_call_fails(gateway: Running) -> None:
     async with bridged(gateway, odd("deaf"), restarts=0) as tools:
         first = asyncio.create_task(tools.error("tools/list"), name="never read")
         assert await tools.error("tools/list") == LOST
@@ -76,7 +76,9 @@ async def failure(gateway: Running, server: StdioServer, **timeouts: float) -> M
 
 
 @played
-async def test_a_server_that_dies_at_once_never_joins(gateway: Running, caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_server_that_dies_before_initialize_never_joins(
+    gateway: Running, caplog: pytest.LogCaptureFixture
+) -> None:
     caplog.set_level("INFO", logger="mew.bridge")
     error = await failure(gateway, odd("stillborn"))
     assert isinstance(error, TooManyRestarts)
@@ -85,13 +87,13 @@ async def test_a_server_that_dies_at_once_never_joins(gateway: Running, caplog: 
 
 
 @played
-async def test_a_server_that_does_not_greet_in_time_never_joins(gateway: Running) -> None:
+async def test_a_server_that_does_not_initialize_in_time_never_joins(gateway: Running) -> None:
     error = await failure(gateway, odd("silent"), initialize=0.3, restarts=0)
     assert "did not answer `initialize` within 0.3 s" in str(error)
 
 
 @played
-async def test_a_program_that_does_not_exist_is_not_tried_again(gateway: Running) -> None:
+async def test_a_missing_program_is_not_retried(gateway: Running) -> None:
     error = await failure(gateway, StdioServer(command=("no-such-program", "secret")), restarts=5, backoff=10)
     assert isinstance(error, ServerStartError)
     assert str(error).startswith("cannot start 'no-such-program': ")
@@ -99,14 +101,14 @@ async def test_a_program_that_does_not_exist_is_not_tried_again(gateway: Running
 
 
 @played
-async def test_a_token_that_nobody_knows_ends_the_bridge_and_its_server(gateway: Running) -> None:
+async def test_an_unknown_token_ends_the_bridge_and_its_server(gateway: Running) -> None:
     settings = settings_for(gateway, odd("plain"))
     with pytest.raises(JoinRefused):
         await Bridge(msgspec.structs.replace(settings, token="wrong")).run()
 
 
 @played
-async def test_a_bridge_can_be_stopped_before_its_server_has_greeted(
+async def test_a_bridge_can_be_stopped_before_its_server_is_initialized(
     gateway: Running, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level("INFO", logger="mew.bridge")
@@ -119,9 +121,7 @@ async def test_a_bridge_can_be_stopped_before_its_server_has_greeted(
 
 
 @played
-async def test_a_bridge_that_is_cancelled_leaves_no_server_behind(
-    gateway: Running, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_a_cancelled_bridge_leaves_no_server(gateway: Running, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level("INFO", logger="mew.bridge.server")
     async with bridged(gateway, odd("stubborn")) as tools:
         await until(lambda: "process" in caplog.text)

@@ -18,12 +18,12 @@ from tests.gateway.raw import Running
 
 def numbers(caplog: pytest.LogCaptureFixture, word: str) -> list[int]:
     """What came after this word on standard error."""
-    said = [record.getMessage().split() for record in caplog.records if record.name == "mew.bridge.server"]
-    return [int(words[-1]) for words in said if len(words) > 1 and words[-2] == word]
+    lines = [record.getMessage().split() for record in caplog.records if record.name == "mew.bridge.server"]
+    return [int(words[-1]) for words in lines if len(words) > 1 and words[-2] == word]
 
 
 @played
-async def test_a_program_that_ends_when_its_input_ends_is_not_told_twice(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_program_that_ends_with_its_input_gets_no_signal(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, logger="mew.bridge")
     child = await StdioTransport.start(odd("plain"), os.environ)
     await until(lambda: numbers(caplog, "process"))  # how long it takes to start is not asked
@@ -34,7 +34,7 @@ async def test_a_program_that_ends_when_its_input_ends_is_not_told_twice(caplog:
 
 
 @played
-async def test_a_program_that_heeds_nothing_is_killed_with_all_its_children(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_program_that_ignores_everything_is_killed_with_its_children(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, logger="mew.bridge")
     child = await StdioTransport.start(odd("parent"), os.environ)
     processes = await until(
@@ -49,7 +49,7 @@ async def test_a_program_that_heeds_nothing_is_killed_with_all_its_children(capl
 
 
 @played
-async def test_a_stop_that_is_cancelled_kills_all_the_same(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_cancelled_stop_kills_the_program(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, logger="mew.bridge")
     child = await StdioTransport.start(odd("stubborn"), os.environ)
     [process] = await until(lambda: numbers(caplog, "process"))
@@ -61,21 +61,21 @@ async def test_a_stop_that_is_cancelled_kills_all_the_same(caplog: pytest.LogCap
 
 
 @played
-async def test_what_is_said_on_standard_error_is_logged_and_what_is_no_message_is_no_harm(
+async def test_standard_error_is_logged_and_invalid_output_is_skipped(
     gateway: Running, caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]
 ) -> None:
     caplog.set_level(logging.INFO, logger="mew.bridge")
     async with bridged(gateway, odd("talkative")) as tools:
         assert (await tools.result("tools/list"))["tools"][0]["name"] == "odd"
     assert "not a message of MCP: 'Welcome to my server!'" in caplog.text
-    said = [record.getMessage() for record in caplog.records if record.name == "mew.bridge.server"]
-    assert any(line.endswith("�� [31m red") for line in said)
-    assert max(map(len, said)) < 5000
+    lines = [record.getMessage() for record in caplog.records if record.name == "mew.bridge.server"]
+    assert any(line.endswith("�� [31m red") for line in lines)
+    assert max(map(len, lines)) < 5000
     assert capfd.readouterr().out == ""
 
 
 @played
-async def test_lines_are_cut_where_they_end_however_they_come() -> None:
+async def test_lines_are_split_at_line_ends_in_any_chunks() -> None:
     stream = asyncio.StreamReader()
     for chunk in (b'{"a"', b":1}\n\n  \r\n{", b"}\r\nrest"):
         stream.feed_data(chunk)
@@ -84,7 +84,7 @@ async def test_lines_are_cut_where_they_end_however_they_come() -> None:
 
 
 @played
-async def test_a_line_without_an_end_is_not_kept_for_ever() -> None:
+async def test_a_line_without_an_end_is_limited() -> None:
     stream = asyncio.StreamReader()
     stream.feed_data(b"x" * 200)
     with pytest.raises(ServerDisconnected, match="a line of more than 100 bytes"):

@@ -1,4 +1,4 @@
-"""`.mew/pids.json`: what scripts read in it, and that it never says more than is so."""
+"""`.mew/pids.json`: the fields that scripts read, and which processes count as running."""
 
 import json
 import os
@@ -14,17 +14,17 @@ from mew.supervisor.state_file import BadPids, ProcessTable, forget_pids, pids_f
 OURS = ProcessTable(space_id="lab", space_name="A lab", space_dir="there", port=8080, gateway=os.getpid(), run="r1")
 
 
-def test_it_has_the_fields_that_scripts_read_and_the_births_of_all(tmp_path: Path) -> None:
+def test_the_file_has_the_fields_that_scripts_read_and_all_start_times(tmp_path: Path) -> None:
     write_pids(tmp_path, OURS.with_agents({"echo": os.getppid()}))
     written = json.loads(pids_file(tmp_path).read_text(encoding="utf-8"))
     fields = ("spaceId", "spaceName", "spaceDir", "port", "gateway", "agents", "clients")
     me, parent = os.getpid(), os.getppid()
-    assert [written[each] for each in fields] == ["lab", "A lab", "there", 8080, me, {"echo": parent}, {}]
+    assert [written[name] for name in fields] == ["lab", "A lab", "there", 8080, me, {"echo": parent}, {}]
     assert written["births"] == {str(me): process_start_id(me), str(parent): process_start_id(parent)}
     assert "pids.json" in (tmp_path / ".mew" / ".gitignore").read_text(encoding="utf-8").split()
 
 
-def test_a_number_that_stands_for_another_process_by_now_does_not_run(tmp_path: Path) -> None:
+def test_a_reused_pid_does_not_count_as_running(tmp_path: Path) -> None:
     write_pids(tmp_path, OURS.with_agents({}))
     read = read_pids(tmp_path)
     assert read is not None
@@ -34,7 +34,7 @@ def test_a_number_that_stands_for_another_process_by_now_does_not_run(tmp_path: 
     assert not ProcessTable(space_id="lab", gateway=os.getpid()).running
 
 
-def test_whoever_reads_while_it_is_written_sees_the_old_or_the_new(tmp_path: Path) -> None:
+def test_a_concurrent_reader_sees_the_old_or_the_new_file(tmp_path: Path) -> None:
     write_pids(tmp_path, OURS)
     script = (
         "import sys; from pathlib import Path; from mew.supervisor.state_file import *\n"
@@ -48,7 +48,7 @@ def test_whoever_reads_while_it_is_written_sees_the_old_or_the_new(tmp_path: Pat
     assert [path.name for path in (tmp_path / ".mew").iterdir() if "pids" in path.name] == ["pids.json"]
 
 
-def test_only_the_run_that_wrote_it_takes_it_away(tmp_path: Path) -> None:
+def test_only_the_run_that_wrote_the_file_removes_it(tmp_path: Path) -> None:
     write_pids(tmp_path, OURS)
     forget_pids(tmp_path, "r2")
     assert read_pids(tmp_path) == OURS
@@ -56,7 +56,7 @@ def test_only_the_run_that_wrote_it_takes_it_away(tmp_path: Path) -> None:
     assert read_pids(tmp_path) is None
 
 
-def test_one_that_is_broken_is_named_and_told_what_to_do_about(tmp_path: Path) -> None:
+def test_an_invalid_file_is_reported_with_what_to_do(tmp_path: Path) -> None:
     write_pids(tmp_path, OURS)
     pids_file(tmp_path).write_text("{", encoding="utf-8")
     with pytest.raises(BadPids, match=r"pids\.json: not a valid state file; if no gateway of this space runs"):

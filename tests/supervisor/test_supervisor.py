@@ -1,4 +1,4 @@
-"""A space's participants as real processes: started, written to their logs, started again, given up, ended."""
+"""Participants of a space as real processes: start, log, restart and stop."""
 
 import asyncio
 import json
@@ -40,12 +40,12 @@ class Lab:
         self.tokens = {name: f"token-{name}" for name in participants}
         file = directory / "space.yaml"
         file.write_text(json.dumps({"space": {"id": "lab"}, "participants": participants}), encoding="utf-8")
-        world = LaunchEnvironment(
+        environment = LaunchEnvironment(
             url="ws://localhost:1", port=1, run=f"test-{os.getpid()}-{id(self)}", environ=os.environ
         )
         self.seen: list[dict[str, int]] = []
         self.supervisor = Supervisor(
-            load([file], environ={}).spaces[0], world, self.token_for, limits=limits, on_change=self.changed
+            load([file], environ={}).spaces[0], environment, self.token_for, limits=limits, on_change=self.changed
         )
 
     def token_for(self, name: str) -> str:
@@ -79,7 +79,7 @@ def python(script: str, **more: Any) -> dict[str, Any]:
     return {"command": sys.executable, "args": ["-c", script], "auto_start": True, **more}
 
 
-def test_those_with_auto_start_run_each_in_a_group_of_its_own_and_are_ended_in_the_end(tmp_path: Path) -> None:
+def test_participants_with_auto_start_run_in_groups_of_their_own_until_the_stop(tmp_path: Path) -> None:
     pause = "import signal; signal.pause()"
     lab = Lab(tmp_path, {"a": python(pause), "b": python(pause), "person": {}, "later": {"command": "false"}})
     pids: list[int] = []
@@ -96,7 +96,7 @@ def test_those_with_auto_start_run_each_in_a_group_of_its_own_and_are_ended_in_t
     assert lab.seen[-1] == {}
 
 
-def test_what_it_says_is_appended_to_its_log_in_the_space_directory(tmp_path: Path) -> None:
+def test_output_is_appended_to_the_log_in_the_space_directory(tmp_path: Path) -> None:
     script = "import os, sys; print(os.getcwd(), os.environ['MEW_TOKEN']); print('oops', file=sys.stderr)"
     (tmp_path / "logs").mkdir()
     (tmp_path / "logs" / "a.log").write_text("before\n", encoding="utf-8")
@@ -109,7 +109,7 @@ def test_what_it_says_is_appended_to_its_log_in_the_space_directory(tmp_path: Pa
     assert sorted(lab.log("a").splitlines()) == sorted(["before", f"{tmp_path} token-a", "oops"])
 
 
-def test_who_does_not_end_when_asked_is_made_to(tmp_path: Path) -> None:
+def test_a_participant_that_ignores_sigterm_is_killed(tmp_path: Path) -> None:
     lab = Lab(tmp_path, {"a": python(STUBBORN)})
     pids: list[int] = []
 
@@ -121,7 +121,7 @@ def test_who_does_not_end_when_asked_is_made_to(tmp_path: Path) -> None:
     assert process_start_id(pids[0]) is None
 
 
-def test_what_a_participant_started_elsewhere_ends_with_it_even_if_it_was_killed(tmp_path: Path) -> None:
+def test_descendants_in_other_sessions_end_with_a_killed_participant(tmp_path: Path) -> None:
     lab = Lab(tmp_path, {"a": python(PARENT)})
     pids: list[int] = []
 
@@ -137,7 +137,9 @@ def test_what_a_participant_started_elsewhere_ends_with_it_even_if_it_was_killed
 
 
 @pytest.mark.parametrize(("policy", "code", "starts"), [("never", 1, 1), ("on-failure", 0, 1), ("always", 0, 4)])
-def test_one_that_ends_is_started_again_as_its_policy_says(tmp_path: Path, policy: str, code: int, starts: int) -> None:
+def test_a_participant_that_ends_is_restarted_by_its_policy(
+    tmp_path: Path, policy: str, code: int, starts: int
+) -> None:
     lab = Lab(tmp_path, {"a": python(f"print('here', flush=True); raise SystemExit({code})", restart_policy=policy)})
 
     async def scene() -> None:
@@ -148,7 +150,7 @@ def test_one_that_ends_is_started_again_as_its_policy_says(tmp_path: Path, polic
     assert lab.supervisor.ended == {"a": f"code {code}"}
 
 
-def test_one_that_was_killed_is_started_again(tmp_path: Path) -> None:
+def test_a_killed_participant_is_restarted(tmp_path: Path) -> None:
     lab = Lab(tmp_path, {"a": python("import signal; signal.pause()", restart_policy="on-failure")})
 
     async def scene() -> None:
@@ -160,7 +162,9 @@ def test_one_that_was_killed_is_started_again(tmp_path: Path) -> None:
     lab.play(scene)
 
 
-def test_one_that_fails_again_and_again_is_given_up_loudly(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_participant_that_keeps_failing_is_abandoned_with_an_error(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     lab = Lab(tmp_path, {"a": python("raise SystemExit(3)", restart_policy="always")})
 
     async def scene() -> None:
@@ -173,7 +177,7 @@ def test_one_that_fails_again_and_again_is_given_up_loudly(tmp_path: Path, caplo
     assert [record.levelname for record in restarts] == ["ERROR"]
 
 
-def test_one_that_cannot_be_started_is_named_and_the_others_are_started(tmp_path: Path) -> None:
+def test_a_participant_that_cannot_be_started_does_not_stop_the_others(tmp_path: Path) -> None:
     absent = {"command": "no-such-program-of-ours", "auto_start": True, "restart_policy": "always"}
     pause = python("import signal; signal.pause()")
     lab = Lab(tmp_path, {"a": absent, "b": pause, "c": {"auto_start": True}})
@@ -188,7 +192,7 @@ def test_one_that_cannot_be_started_is_named_and_the_others_are_started(tmp_path
     lab.play(scene)
 
 
-def test_one_whose_token_was_rotated_begins_anew_with_the_new_one(tmp_path: Path) -> None:
+def test_a_participant_is_restarted_with_its_rotated_token(tmp_path: Path) -> None:
     script = "import os, signal; print(os.environ['MEW_TOKEN'], flush=True); signal.pause()"
     lab = Lab(tmp_path, {"a": python(script)})
 
@@ -214,7 +218,7 @@ def test_one_whose_token_was_rotated_begins_anew_with_the_new_one(tmp_path: Path
     ("policy", "after_success", "after_failure"),
     [("never", False, False), ("on-failure", False, True), ("always", True, True)],
 )
-def test_the_policy_decides_after_which_exit_codes_a_process_is_started_again(
+def test_the_policy_decides_which_exit_codes_cause_a_restart(
     policy: RestartPolicy, after_success: bool, after_failure: bool
 ) -> None:
     assert [should_restart(policy, code) for code in (0, 1, -9)] == [after_success, after_failure, after_failure]
