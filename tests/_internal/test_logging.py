@@ -1,4 +1,4 @@
-"""What the gateway tells whoever runs it: readable or JSON, each thing at its level, and nobody waits for it."""
+"""The gateway's log: text or JSON, levels, and a writer that blocks no caller."""
 
 import io
 import json
@@ -20,7 +20,7 @@ class Terminal(io.StringIO):
 
 
 class Stuck(io.StringIO):
-    """Nobody reads it, until somebody does."""
+    """A stream that blocks until it is read."""
 
     def __init__(self) -> None:
         super().__init__()

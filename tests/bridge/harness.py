@@ -1,4 +1,4 @@
-"""Where bridges are tried: a real gateway, a bridge on the test's own loop, and callers in the space.
+"""The gateway, bridge and callers with which bridges are tested.
 
 Decides nothing: what came of it is for the test to look at.
 """

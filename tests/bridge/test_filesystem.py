@@ -1,4 +1,4 @@
-"""A server of somebody else's: the filesystem server from npm, as the lock beside it has it."""
+"""The filesystem server from npm behind a bridge, in the version of the lock file beside this test."""
 
 import asyncio
 import shutil

@@ -1,4 +1,4 @@
-"""A server over streamable HTTP is bridged as one over stdio, and found again after it was away."""
+"""An MCP server over streamable HTTP behind a bridge, also after a restart of the server."""
 
 import asyncio
 import os

@@ -1,4 +1,4 @@
-"""A server that dies, falls silent or never lives: nobody waits for ever, and the bridge knows when to give up."""
+"""A server that dies, stops answering or never starts: pending calls fail, and restarts are limited."""
 
 import asyncio
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The program behind a bridge: what it says goes where it should, and nothing of it is left."""
+"""The stdio transport: messages, the log of standard error, and that stopping leaves no process."""
 
 import asyncio
 import logging
