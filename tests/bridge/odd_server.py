@@ -39,8 +39,8 @@ def modern(request: dict[str, Any]) -> None:
         data = {"supported": [MODERN], "requested": request["params"]["protocolVersion"]}
         say(id=request["id"], error={"code": -32022, "message": "too old", "data": data})
     elif request["method"] == "server/discover":
-        result = {"supportedVersions": [MODERN], "capabilities": {"tools": {"listChanged": True}}, **cached}
-        say(id=request["id"], result=result)
+        discovered = {"supportedVersions": [MODERN], "capabilities": {"tools": {"listChanged": True}}, **cached}
+        say(id=request["id"], result=discovered)
     elif request["method"] == "subscriptions/listen":
         meta = {"_meta": {"io.modelcontextprotocol/subscriptionId": request["id"]}}
         granted = {"notifications": {"toolsListChanged": True}, **meta}

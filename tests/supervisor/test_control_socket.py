@@ -123,15 +123,15 @@ def test_tokens_of_observers_are_reloaded_too(lab: Lab) -> None:
 def test_tokens_are_listed_by_source_without_their_text(lab: Lab) -> None:
     lab.folder.obtain("screen", observer=True)
     reload_tokens(lab.directory)
-    tokens = ask_gateway(lab.directory, {"do": "tokens"})["tokens"]
+    holders = ask_gateway(lab.directory, {"do": "tokens"})["tokens"]
     tokens = lab.directory / ".mew" / "tokens"
-    assert tokens == [
+    assert holders == [
         {"participant": "alice", "observer": False, "sources": [f"{tokens}/alice.token"]},
         {"participant": "bob", "observer": False, "sources": [f"{lab.directory}/space.yaml: participants.bob.tokens"]},
         {"participant": "screen", "observer": True, "sources": [f"{tokens}/screen.observer"]},
     ]
-    assert lab.gateway.token("alice") not in str(tokens)
-    assert "bobs-own" not in str(tokens)
+    assert lab.gateway.token("alice") not in str(holders)
+    assert "bobs-own" not in str(holders)
 
 
 def test_present_participants_are_listed(lab: Lab) -> None:

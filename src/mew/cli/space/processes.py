@@ -235,8 +235,8 @@ def _signals_later() -> Iterator[None]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
-        for number in received:
-            signal.raise_signal(number)
+        for received_number in received:
+            signal.raise_signal(received_number)
 
 
 def _until_ready(request: LaunchRequest, gateway: "subprocess.Popen[bytes]", status: int, log_start: int) -> list[str]:
