@@ -46,7 +46,7 @@ from tests.gateway.raw import Raw, head, running, tls_of, upgrade
 from tests.support.host_requirements import requires
 from tests.support.polling import until
 
-SERVER = HERE / "server_for_tests.py"
+SERVER = HERE / "sample_server.py"
 PACKAGE = "@modelcontextprotocol/server-filesystem"
 
 # A file server that serves the folder with the tokens

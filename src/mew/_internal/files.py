@@ -129,7 +129,7 @@ def write_if_absent(path: Path, data: bytes, *, mode: int = 0o666) -> bool:
 
 
 def _temporary_for(path: Path) -> Path:
-    return path.with_name(f".{path.name}-{secrets.token_hex(8)}{TEMPORARY}")
+    return path.with_name(f".{path.name}.{secrets.token_hex(8)}{TEMPORARY}")
 
 
 def _created(path: Path, mode: int) -> IO[bytes]:

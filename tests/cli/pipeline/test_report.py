@@ -42,7 +42,7 @@ def test_a_report_is_about_the_space_that_was_named(folder: Path) -> None:
         (("--since", "noon"), 2, "--since: expected a time"),
         (("--until", "2001-01-01"), 2, "nothing happened in that time"),
         (("-o", "missing/report.html"), 1, "missing/report.html: cannot be written: No such file or directory"),
-        (("-o", "journal"), 1, "journal: Is a directory"),
+        (("-o", "journal"), 1, "journal: cannot be written: Is a directory"),
     ],
 )
 def test_what_cannot_be_reported_is_said_in_one_line(

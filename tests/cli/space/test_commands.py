@@ -141,7 +141,7 @@ def test_a_number_that_is_somebody_elses_by_now_is_left_alone(home: Home) -> Non
         file.write_text(json.dumps(written), encoding="utf-8")
         unsure = home.mew("down", at=lab)
         assert unsure.code == 1
-        assert f"has no start time for process {foreign.pid}, so it is not stopped" in unsure.err
+        assert f"no start time for process {foreign.pid}, so it is not stopped" in unsure.err
         file.write_text(json.dumps({**written, "births": {str(foreign.pid): "another/1"}}), encoding="utf-8")
         stale = home.mew("down", at=lab)
         assert (stale.code, stale.out) == (0, "the space is not running\n")
