@@ -80,10 +80,10 @@ def test_a_header_field_that_is_too_long_is_left_out(open_space: Transport) -> N
 @pytest.mark.transports("core")
 def test_whoever_is_refused_all_the_time_is_recorded_by_code_and_size(open_space: Transport) -> None:
     lab = open_space(participants=TWO)
-    for sender, client in (("bob", lab.join("bob")), ("onlooker", lab.observe())):
+    for sender, client in (("bob", lab.join("bob")), ("viewer", lab.observe())):
         for number in range(DETAILED_AT_ONCE + 3):
             client.send(kind="custom/thing", id=f"{sender}-{number}", payload={"a": "x" * 500})
-    for sender in ("bob", "onlooker"):
+    for sender in ("bob", "viewer"):
         rejected = [record for record in refused(lab) if record.participant == sender]
         assert len(rejected) == DETAILED_AT_ONCE + 3
         assert {record.reason for record in rejected} == {"capability_violation"}

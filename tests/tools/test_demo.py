@@ -184,7 +184,7 @@ def test_what_was_lost_on_purpose_is_counted(kept: Kept) -> None:
     assert {who: frames for (gap, who), frames in gaps.items() if gap == "never sent"} == {"ai-agent": QUICK.lose}
     (slow,) = (frames for (gap, who), frames in gaps.items() if (gap, who) == ("too slow", "slow-reader"))
     assert re.search(rf"slow-reader  .*\b{slow}\b", kept.printed)
-    assert f"{QUICK.lose} frames of those that writers numbered never came; " in kept.printed
+    assert f"{QUICK.lose} frames of those that writers numbered never arrived; " in kept.printed
 
 
 def test_what_was_malformed_is_in_quarantine(kept: Kept) -> None:
