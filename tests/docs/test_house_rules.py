@@ -16,7 +16,7 @@ from tests.docs.sources import MODULES, ROOT, module_path, repository_files, set
 
 MODULE_LINES: Final = 500
 FUNCTION_LINES: Final = 60
-MOST_MODULES: Final = 215
+MOST_MODULES: Final = 214
 """Modules outside the pipeline. A new subject may need a module; splitting a subject does not."""
 MOST_SINGLE_IMPORTERS: Final = 45
 
@@ -40,6 +40,7 @@ SINGLE_IMPORTERS = {
     "agents/echo.py": ENTRY,
     "agents/fulfiller.py": ENTRY,
     "agents/runner.py": SUBJECT,
+    "bridge/bridge.py": SUBJECT,
     "bridge/mcp_session.py": SUBJECT,
     "bridge/stdio.py": SUBJECT,
     "cli/default_command.py": "imported only if a bare `mew` needs it",
