@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from mew.protocol import Leave, Limits, ProtocolError, Receive, Route, SpaceCore, Tick, snapshot
 from mew.protocol.errors import Paused
 from mew.protocol.frames import build, header
-from mew.protocol.rate_limit import KEPT_SECONDS
+from mew.protocol.limits import KEPT_SECONDS
 from mew.protocol.welcome import roster
 from mew.testing import NOON, Client, MemorySpace
 from tests.support.histories import CONFIGURATION, NAMES, History, Step, histories

@@ -2,9 +2,9 @@
 
 import pytest
 
-from mew.protocol import rate_limit
+from mew.protocol import limits
 from mew.protocol.errors import RateLimited
-from mew.protocol.rate_limit import KEPT_SECONDS, Budgets
+from mew.protocol.limits import KEPT_SECONDS, Budgets
 from mew.protocol.settings import Limits
 from mew.protocol.timestamps import SECOND
 
@@ -54,7 +54,7 @@ def test_who_has_been_silent_for_a_minute_is_forgotten_when_another_comes() -> N
 
 
 def test_where_they_are_too_many_the_most_silent_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rate_limit, "MOST_PAYERS", 3)
+    monkeypatch.setattr(limits, "MOST_PAYERS", 3)
     accounts = Budgets()
     for name in ("a", "b", "c", "d"):
         accounts.charge(name, LIMITS, 0, work=200, size=0)

@@ -17,7 +17,7 @@ from mew.protocol.capabilities import CapabilitySet, read_capabilities
 from mew.protocol.envelope import Envelope, Stamp, check_content, read_object, receive
 from mew.protocol.errors import ProtocolError
 from mew.protocol.proposals import read_claim
-from mew.protocol.stream_references import reference
+from mew.protocol.streams import reference
 from mew.protocol.work import Work
 from mew.view import ProposalView, SpaceView
 

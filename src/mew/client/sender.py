@@ -18,7 +18,7 @@ from mew.client.session import ReconnectingSession
 from mew.protocol import kinds, raw_json
 from mew.protocol.envelope import Envelope, parse
 from mew.protocol.errors import ProtocolError
-from mew.protocol.stream_references import reference
+from mew.protocol.streams import reference
 
 Names = str | Sequence[str]
 CLEANUP_SECONDS: Final = 2.0

@@ -13,7 +13,7 @@ from typing import Any, Final
 from mew._internal.files import ensure_folder
 from mew._internal.logging import log
 from mew.protocol import CapabilityChecked, Record, kinds, raw_json, records
-from mew.protocol.rate_limit import Bucket
+from mew.protocol.limits import Bucket
 from mew.protocol.timestamps import rfc3339
 
 QUEUED_BYTES: Final = 64 * 2**20

@@ -14,8 +14,8 @@ from prometheus_client.registry import Collector
 
 from mew._internal.logging import log
 from mew.journal.layout import disk_used
+from mew.protocol.limits import BUDGETS
 from mew.protocol.proposals import OUTCOMES
-from mew.protocol.rate_limit import BUDGETS
 
 if TYPE_CHECKING:
     from mew.gateway.gateway import Gateway

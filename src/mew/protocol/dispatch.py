@@ -27,7 +27,7 @@ from mew.protocol.errors import (
 )
 from mew.protocol.frames import is_frame
 from mew.protocol.handlers import data, membership, ownership, presence, proposals, streams, timeouts
-from mew.protocol.rate_limit import Bucket
+from mew.protocol.limits import Bucket
 from mew.protocol.timestamps import rfc3339
 from mew.protocol.transition import Transition
 from mew.protocol.work import BYTES_PER_UNIT, CONTAINERS_PER_UNIT, JOIN_UNITS, MESSAGE_UNITS

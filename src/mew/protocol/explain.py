@@ -29,8 +29,7 @@ from mew.protocol.handlers.proposals import is_own_withdrawal
 from mew.protocol.records import Record
 from mew.protocol.space import SpaceCore
 from mew.protocol.state import Presence, SpaceState
-from mew.protocol.stream_references import reference
-from mew.protocol.streams import StreamEntry
+from mew.protocol.streams import StreamEntry, reference
 from mew.protocol.transition import Transition
 from mew.protocol.work import KINDS_PER_UNIT, Work
 

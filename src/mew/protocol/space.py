@@ -36,8 +36,7 @@ from mew.protocol.formats import Formats, count_patterns, read_formats
 from mew.protocol.frames import Route, header, split
 from mew.protocol.handlers import administration, data, presence, timeouts
 from mew.protocol.ids import IdsIgnoringCase
-from mew.protocol.quotas import CapabilityUsage, StreamUsage
-from mew.protocol.rate_limit import KEPT_SECONDS, MOST_PAYERS, Bucket, Budgets, ErrorThrottle
+from mew.protocol.limits import KEPT_SECONDS, MOST_PAYERS, Bucket, Budgets, CapabilityUsage, ErrorThrottle, StreamUsage
 from mew.protocol.records import Record
 from mew.protocol.settings import SpaceSettings
 from mew.protocol.state import SpaceState

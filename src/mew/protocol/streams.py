@@ -1,6 +1,7 @@
-"""A stream: its registry entry and its public form.
+"""A stream: its registry entry, its public form, and how an envelope names it.
 
-Pure values. The handlers of streams and ownership decide who may change a stream.
+Pure values (protocol §4). The handlers of streams and ownership decide who may change a stream. An envelope names a
+stream by `payload.stream_id` or `payload.stream.stream_id`. The gateway completes the name before it relays it.
 """
 
 from typing import Any, Final, Literal
@@ -8,6 +9,8 @@ from typing import Any, Final, Literal
 import msgspec
 
 from mew.protocol import raw_json
+from mew.protocol.envelope import Envelope
+from mew.protocol.errors import InvalidEnvelope
 from mew.protocol.ids import namespace
 
 READY: Final = "ready"
@@ -132,3 +135,56 @@ def read_ready(space_id: str, payload: raw_json.Fields, created: str) -> StreamE
     """Return the stream described by the payload of a `stream/ready` that was sent at this time."""
     canonical = raw_json.decode(payload["stream"])
     return new_stream(space_id, canonical["stream_id"], canonical["creator"], READY, created, payload)
+
+
+# References in envelopes
+
+
+def reference(envelope: Envelope) -> str | None:
+    """Return the id of the stream that an envelope names, or None. Raises `InvalidEnvelope` if two fields differ."""
+    payload = envelope.payload
+    nested = payload.get("stream")
+    given = [payload.get("stream_id"), nested.get("stream_id") if isinstance(nested, dict) else None]
+    named = [each for each in given if isinstance(each, str)]
+    if len(named) == 2 and named[0] != named[1]:
+        raise InvalidEnvelope(f"`payload.stream_id` is {named[0]!r}, `payload.stream.stream_id` {named[1]!r}")
+    return named[0] if named else None
+
+
+def checked_reference(space_id: str, envelope: Envelope) -> str:
+    """Return the stream id that an envelope must name, and check its namespace, if given.
+
+    Raises `InvalidEnvelope` if the id is missing or the namespace is wrong.
+    """
+    stream_id = reference(envelope)
+    if stream_id is None:
+        raise InvalidEnvelope(f"{envelope.kind}: `payload.stream_id` is missing or not a string")
+    check_namespace(space_id, envelope, stream_id)
+    return stream_id
+
+
+def check_namespace(space_id: str, envelope: Envelope, stream_id: str) -> None:
+    """Raise `InvalidEnvelope` if the given namespace is not the namespace of the stream."""
+    nested = envelope.payload.get("stream")
+    if nested is not None and not isinstance(nested, dict):
+        raise InvalidEnvelope(f"{envelope.kind}: `payload.stream` must be an object")
+    given = None if nested is None else nested.get("namespace")
+    if given is not None and given != namespace(space_id, stream_id):
+        raise InvalidEnvelope(f"`payload.stream.namespace` is {given!r}, not {namespace(space_id, stream_id)!r}")
+
+
+def completed(space_id: str, envelope: Envelope, stream_id: str) -> Envelope:
+    """Return the envelope with the stream's full name in `payload.stream`, and in `context` if the sender set none."""
+    name = namespace(space_id, stream_id)
+    nested = envelope.payload.get("stream") or {}
+    if nested.get("stream_id") != stream_id or nested.get("namespace") != name:
+        fields = envelope.payload_fields()
+        given = raw_json.split(fields["stream"]) if nested else {}
+        whole = {"stream_id": raw_json.encode(stream_id), "namespace": raw_json.encode(name)}
+        fields["stream"] = raw_json.join({**given, **whole})
+        envelope = msgspec.structs.replace(
+            envelope,
+            payload={**envelope.payload, "stream": {**nested, "stream_id": stream_id, "namespace": name}},
+            fields={**envelope.fields, "payload": raw_json.join(fields)},
+        )
+    return envelope.with_context(name)

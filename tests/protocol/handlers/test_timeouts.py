@@ -8,7 +8,7 @@ from mew.protocol import Limits
 from mew.protocol.commands import Receive, Tick
 from mew.protocol.effects import Deliver
 from mew.protocol.handlers import timeouts
-from mew.protocol.rate_limit import Budgets
+from mew.protocol.limits import Budgets
 from mew.testing import Client, MemorySpace
 
 

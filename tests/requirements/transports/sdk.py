@@ -17,7 +17,7 @@ from mew.client import ConnectionLost, Frame, JoinRefused, ProtocolError, Space,
 from mew.protocol import Envelope, raw_json
 from mew.protocol.errors import InvalidEnvelope
 from mew.protocol.frames import build, is_frame, split
-from mew.protocol.stream_references import reference
+from mew.protocol.streams import reference
 from mew.testing import Client, Message
 from mew.view import SpaceView
 from tests.requirements.transports.websocket import SocketClient, WebsocketSpace, _Loop

@@ -20,7 +20,7 @@ from mew.cli.common.errors import UsageError
 from mew.client import ConnectionLost, Space
 from mew.client.connection import Connection
 from mew.client.errors import RateLimited
-from mew.protocol.rate_limit import Bucket
+from mew.protocol.limits import Bucket
 from mew.protocol.settings import Limits
 
 READ_BYTES: Final = 64 * 2**10

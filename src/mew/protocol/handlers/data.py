@@ -25,8 +25,7 @@ from mew.protocol.frames import header, split
 from mew.protocol.handlers import presence
 from mew.protocol.ids import namespace
 from mew.protocol.state import SpaceState
-from mew.protocol.stream_references import checked_reference, completed
-from mew.protocol.streams import StreamEntry
+from mew.protocol.streams import StreamEntry, checked_reference, completed
 from mew.protocol.transition import GatewayMessage, Transition
 
 LAST_SEQUENCE = 2**53 - 1
@@ -42,7 +41,7 @@ def data(turn: Transition, envelope: Envelope) -> None:
     be known. If validation is enabled, the content must fit the format.
     """
     space = turn.space
-    stream_id = checked_reference(space.state, envelope)
+    stream_id = checked_reference(space.state.space_id, envelope)
     route = space.stream_route(header(stream_id))
     if route is None:
         raise StreamNotFound(f"no stream {stream_id!r}", stream_id=stream_id)
@@ -58,7 +57,7 @@ def data(turn: Transition, envelope: Envelope) -> None:
         check_fits(format_, envelope.payload["content"], len(envelope.fields["payload"]), turn.work)
     _record_skipped(turn, envelope, stream_id, sequence)
     turn.relay(
-        completed(space.state, envelope, stream_id),
+        completed(space.state.space_id, envelope, stream_id),
         _audience(route.targets),
         stream_id=stream_id,
         frame_number=space.state.frames[stream_id] + 1,

@@ -8,8 +8,7 @@ from mew.protocol.authorization import authority_over
 from mew.protocol.envelope import Envelope
 from mew.protocol.errors import InvalidOperation, ParticipantNotFound, QuotaExceeded, StreamNotFound, Unauthorized
 from mew.protocol.payloads import GrantWrite, RevokeWrite, TransferOwnership, read
-from mew.protocol.stream_references import checked_reference
-from mew.protocol.streams import StreamEntry
+from mew.protocol.streams import StreamEntry, checked_reference
 from mew.protocol.timestamps import SECOND
 from mew.protocol.transition import Transition
 
@@ -73,7 +72,7 @@ def transfer_ownership(turn: Transition, envelope: Envelope) -> None:
 
 
 def _owned_stream(turn: Transition, envelope: Envelope) -> StreamEntry:
-    stream_id = checked_reference(turn.space.state, envelope)
+    stream_id = checked_reference(turn.space.state.space_id, envelope)
     stream = turn.space.state.streams.get(stream_id)
     if stream is None:
         raise StreamNotFound(f"no stream {stream_id!r}", stream_id=stream_id)

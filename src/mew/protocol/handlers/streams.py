@@ -17,8 +17,18 @@ from mew.protocol.errors import (
 from mew.protocol.formats import count_patterns, read_formats
 from mew.protocol.ids import SLUG_LENGTH, is_desired_id
 from mew.protocol.payloads import StreamFailure, StreamRequest, read
-from mew.protocol.stream_references import check_namespace, checked_reference, completed, reference
-from mew.protocol.streams import LIVE, READY, StreamEntry, entry, new_stream, ready_payload
+from mew.protocol.streams import (
+    LIVE,
+    READY,
+    StreamEntry,
+    check_namespace,
+    checked_reference,
+    completed,
+    entry,
+    new_stream,
+    ready_payload,
+    reference,
+)
 from mew.protocol.timestamps import rfc3339
 from mew.protocol.transition import GatewayMessage, Transition
 
@@ -176,7 +186,7 @@ def _end(turn: Transition, envelope: Envelope) -> None:
         raise Unauthorized(f"only {stream.owner!r} may end {stream.stream_id!r}", stream_id=stream.stream_id)
     reason = envelope.payload.get("reason")
     turn.relay(
-        completed(turn.space.state, envelope, stream.stream_id),
+        completed(turn.space.state.space_id, envelope, stream.stream_id),
         stream_id=stream.stream_id,
         reason=reason if isinstance(reason, str) else None,
     )
@@ -188,16 +198,16 @@ def relay_about_stream(turn: Transition, envelope: Envelope) -> None:
     if stream_id is None or stream_id not in turn.space.state.streams:
         turn.relay(envelope)
     else:
-        check_namespace(turn.space.state, envelope, stream_id)
+        check_namespace(turn.space.state.space_id, envelope, stream_id)
         _relay_on(turn, envelope, stream_id)
 
 
 def _relay_on(turn: Transition, envelope: Envelope, stream_id: str) -> None:
-    turn.relay(completed(turn.space.state, envelope, stream_id), stream_id=stream_id)
+    turn.relay(completed(turn.space.state.space_id, envelope, stream_id), stream_id=stream_id)
 
 
 def _stream(turn: Transition, envelope: Envelope) -> StreamEntry:
-    stream_id = checked_reference(turn.space.state, envelope)
+    stream_id = checked_reference(turn.space.state.space_id, envelope)
     stream = turn.space.state.streams.get(stream_id)
     if stream is None:
         raise StreamNotFound(f"no stream {stream_id!r}", stream_id=stream_id)

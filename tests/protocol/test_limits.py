@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mew.protocol.rate_limit import KEYS_PER_PARTICIPANT, Bucket, ErrorThrottle
+from mew.protocol.limits import KEYS_PER_PARTICIPANT, Bucket, ErrorThrottle
 from mew.protocol.timestamps import SECOND
 from tests.support.hypothesis_settings import examples
 

@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 from mew.protocol import raw_json
 from mew.protocol.envelope import Envelope, parse
 from mew.protocol.errors import InvalidEnvelope
-from mew.protocol.state import SpaceState
-from mew.protocol.stream_references import check_namespace, checked_reference, completed, reference
 
-LAB = SpaceState(space_id="lab")
+from mew.protocol.streams import check_namespace, checked_reference, completed, reference
+
+LAB = "lab"
 WHOLE = {"stream_id": "s", "namespace": "lab/s"}
 
 
