@@ -11,7 +11,7 @@ from collections.abc import Callable
 import msgspec
 
 from mew.protocol import Limits, Receive, SpaceCore, Start, restore, snapshot
-from mew.protocol.frames import build
+from mew.protocol.frames import build_frame
 from mew.testing import MemorySpace
 
 ROUNDS = 15
@@ -41,7 +41,7 @@ def stream_with_writers(count: int) -> tuple[SpaceCore, str, bytes]:
     state.left = dict.fromkeys(names, lab.now)
     space = SpaceCore(lab.settings, lab.tokens, restore(snapshot(state)))
     space.handle(Start("bench"), lab.now)
-    return space, names[-1], build(stream_id, b"x" * 100)
+    return space, names[-1], build_frame(stream_id, b"x" * 100)
 
 
 def microseconds(work: Callable[[int], None], count: int) -> float:

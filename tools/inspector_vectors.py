@@ -13,9 +13,9 @@ from typing import Any, Final, TypeAlias
 import msgspec
 
 from mew.protocol import parse
-from mew.protocol.frames import build
-from mew.testing import Client, Frame, MemorySpace
-from mew.view import SpaceView, apply, apply_frame, welcomed
+from mew.protocol.frames import build_frame
+from mew.testing import Client, MemorySpace, ReceivedFrame
+from mew.view import SpaceView, apply_envelope, apply_frame, view_from_welcome
 
 EVERYBODY: Final = {"alice": [{"kind": "*"}], "bob": [{"kind": "*"}], "carol": [{"kind": "chat"}, {"kind": "stream/*"}]}
 STEPS: Final = 80
@@ -45,13 +45,13 @@ def followed(client: Client) -> list[dict[str, Any]]:
     view: SpaceView | None = None
     steps: list[dict[str, Any]] = []
     for received in client.inbox():
-        if isinstance(received, Frame):
+        if isinstance(received, ReceivedFrame):
             assert view is not None
-            view = apply_frame(view, build(received.stream_id, received.data))
+            view = apply_frame(view, build_frame(received.stream_id, received.data))
             steps.append({"frame": received.stream_id, "view": dumped(view)})
             continue
         envelope = parse(received.raw)
-        view = welcomed(envelope) if view is None else apply(view, envelope)
+        view = view_from_welcome(envelope) if view is None else apply_envelope(view, envelope)
         steps.append({"envelope": received.raw.decode(), "view": dumped(view)})
     return steps
 

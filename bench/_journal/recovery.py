@@ -21,7 +21,7 @@ from mew.journal.sealing import seal_log
 from mew.journal.wal import LogWriter
 from mew.journal.writer import ReplayBudget
 from mew.protocol import SpaceState
-from mew.protocol.frames import header
+from mew.protocol.frames import frame_header
 from mew.protocol.records import Record
 from mew.protocol.streams import LIVE
 from tools.journal_generator import generate
@@ -107,10 +107,16 @@ def _block(position: int, moment: int, entries: int, state: SpaceState, stream: 
     while len(entries_) < entries - 1:
         entries_.append(_envelope(next(positions), moment, next(people)))
     if stream is not None:
-        message = header(stream) + b"x" * FRAME_BYTES
+        message = frame_header(stream) + b"x" * FRAME_BYTES
         entries_.append(
             FrameBatch(
-                next(positions), moment, next(people), stream, 1, len(header(stream)), [message] * (size // FRAME_BYTES)
+                next(positions),
+                moment,
+                next(people),
+                stream,
+                1,
+                len(frame_header(stream)),
+                [message] * (size // FRAME_BYTES),
             )
         )
     return entries_

@@ -49,9 +49,9 @@ from mew.protocol import (
     reject_connection,
 )
 from mew.protocol.envelope import Stamp
-from mew.protocol.frames import build, split
+from mew.protocol.frames import build_frame, split_frame
 from mew.protocol.timestamps import SECOND
-from mew.view import SpaceView, apply, apply_frame, welcomed
+from mew.view import SpaceView, apply_envelope, apply_frame, view_from_welcome
 
 NOON = 1_763_208_000_000_000
 """2025-11-15T12:00:00Z: the default start time of a space in memory."""
@@ -68,7 +68,7 @@ class Message(dict[str, Any]):
         self.raw = raw
 
 
-class Frame(msgspec.Struct, frozen=True):
+class ReceivedFrame(msgspec.Struct, frozen=True):
     """A received frame."""
 
     stream_id: str
@@ -108,7 +108,7 @@ class Client:
         """The close code, once the gateway has closed the connection."""
         self.view: SpaceView | None = None
         """What this client knows, folded from what it received."""
-        self._unread: list[Message | Frame] = []
+        self._unread: list[Message | ReceivedFrame] = []
 
     def send(self, envelope: Mapping[str, Any] | None = None, **fields: Any) -> None:
         """Send an envelope, given as a mapping, as fields, or both."""
@@ -121,21 +121,21 @@ class Client:
     def frame(self, stream_id: str, data: bytes | str, *, text: bool = True) -> None:
         """Send a raw frame."""
         payload = data.encode() if isinstance(data, str) else data
-        self.send_bytes(build(stream_id, payload), text=text)
+        self.send_bytes(build_frame(stream_id, payload), text=text)
 
     def leave(self) -> None:
         """Drop the connection."""
         self._lab.drop(self.connection)
         self._lab.run(Leave(self.connection))
 
-    def inbox(self) -> list[Message | Frame]:
+    def inbox(self) -> list[Message | ReceivedFrame]:
         """Everything not read yet, in order; read from now on."""
         unread, self._unread = self._unread, []
         return unread
 
     def kinds(self) -> list[str]:
         """The kinds of everything not read yet, `#` for a frame; read from now on."""
-        return ["#" if isinstance(each, Frame) else each["kind"] for each in self.inbox()]
+        return ["#" if isinstance(each, ReceivedFrame) else each["kind"] for each in self.inbox()]
 
     def take(self, kind: str) -> Message:
         """The first envelope of this kind not read yet; the others stay unread."""
@@ -145,10 +145,10 @@ class Client:
                 return each
         raise AssertionError(f"{self.participant or self.connection} received no {kind!r}; unread: {self._summary()}")
 
-    def take_frame(self) -> Frame:
+    def take_frame(self) -> ReceivedFrame:
         """The first frame not read yet."""
         for index, each in enumerate(self._unread):
-            if isinstance(each, Frame):
+            if isinstance(each, ReceivedFrame):
                 del self._unread[index]
                 return each
         raise AssertionError(f"{self.participant or self.connection} received no frame; unread: {self._summary()}")
@@ -167,19 +167,19 @@ class Client:
         self._unread.append(Message(message))
         envelope = parse(message)
         if envelope.kind == "system/welcome" and self.view is None:
-            self.view = welcomed(envelope)
+            self.view = view_from_welcome(envelope)
         elif self.view is not None:
-            self.view = apply(self.view, envelope)
+            self.view = apply_envelope(self.view, envelope)
 
     def deliver_frame(self, message: bytes, *, text: bool) -> None:
         """A frame reaches this client."""
-        self._unread.append(Frame(*split(message), text))
+        self._unread.append(ReceivedFrame(*split_frame(message), text))
         if self.view is not None:
             self.view = apply_frame(self.view, message)
 
 
-def _summarised(received: Message | Frame) -> str:
-    if isinstance(received, Frame):
+def _summarised(received: Message | ReceivedFrame) -> str:
+    if isinstance(received, ReceivedFrame):
         return f"#{received.stream_id}#"
     if received["kind"] == "system/error":
         return f"system/error ({received['payload']['error']}: {received['payload']['message']})"
@@ -318,7 +318,7 @@ class MemorySpace:
         self.run(Post(participant, message))
         return next(effect for effect in self.effects if isinstance(effect, HttpAnswer))
 
-    def poll(self, participant: str) -> list[Message | Frame]:
+    def poll(self, participant: str) -> list[Message | ReceivedFrame]:
         """What reached a participant's HTTP presence and was not asked for yet."""
         self.run(Poll(participant))
         return self._client(f"http:{participant}").inbox()

@@ -1,7 +1,7 @@
 """`SpaceView`: what a participant or observer knows about a space, updated from each received envelope.
 
-Pure. Values are frozen. `apply` returns the next view, or the same view if nothing changed. Only envelopes from the
-gateway add or remove participants, or add a stream.
+Pure. Values are frozen. `apply_envelope` returns the next view, or the same view if nothing changed. Only envelopes
+from the gateway add or remove participants, or add a stream.
 """
 
 from collections.abc import Callable
@@ -134,7 +134,7 @@ class SpaceView(msgspec.Struct, frozen=True):
         return stream is not None and stream.status == "live" and self.you.id in stream.writers
 
 
-def welcomed(envelope: Envelope) -> SpaceView:
+def view_from_welcome(envelope: Envelope) -> SpaceView:
     """Return the view that a welcome describes."""
     payload = envelope.payload
     streams = [StreamView(entry) for entry in payload["active_streams"]]
@@ -151,7 +151,7 @@ def _proposals(listed: list[dict[str, Any]] | None) -> dict[int, ProposalView] |
     return None if listed is None else {each["position"]: ProposalView(each) for each in listed}
 
 
-def apply(view: SpaceView, envelope: Envelope) -> SpaceView:
+def apply_envelope(view: SpaceView, envelope: Envelope) -> SpaceView:
     """Return the view after an envelope. Gateway-only kinds are ignored from other senders (protocol §1)."""
     table = _BY_GATEWAY if envelope.sender == kinds.GATEWAY else _BY_PARTICIPANT
     change = table.get(envelope.kind)
@@ -160,7 +160,7 @@ def apply(view: SpaceView, envelope: Envelope) -> SpaceView:
 
 def apply_frame(view: SpaceView, message: bytes) -> SpaceView:
     """Return the view after a raw frame."""
-    stream_id, _ = frames.split(message)
+    stream_id, _ = frames.split_frame(message)
     return _counted(view, stream_id, 1)
 
 
@@ -169,7 +169,7 @@ def _participant(value: dict[str, Any]) -> ParticipantView:
 
 
 def _welcome(_view: SpaceView, envelope: Envelope) -> SpaceView:
-    return welcomed(envelope)
+    return view_from_welcome(envelope)
 
 
 def _presence(view: SpaceView, envelope: Envelope) -> SpaceView:
@@ -331,7 +331,7 @@ def _proposal_ended(view: SpaceView, envelope: Envelope) -> SpaceView:
 def _stamp(envelope: Envelope) -> dict[str, Any] | None:
     """Return the `proposal` field. The gateway sets or removes it on every proposal envelope (protocol §3)."""
     text = envelope.fields.get(kinds.PROPOSAL_FIELD)
-    return None if text is None else raw_json.decode(text)
+    return None if text is None else raw_json.decode_json(text)
 
 
 def _put(view: SpaceView, stream: StreamView) -> SpaceView:
@@ -366,4 +366,12 @@ _BY_PARTICIPANT: Final[dict[str, _Change]] = {
 }
 """The gateway relays a participant's envelopes about a stream only if the participant may send them (protocol §4)."""
 
-__all__ = ["ParticipantView", "ProposalView", "SpaceView", "StreamView", "apply", "apply_frame", "welcomed"]
+__all__ = [
+    "ParticipantView",
+    "ProposalView",
+    "SpaceView",
+    "StreamView",
+    "apply_envelope",
+    "apply_frame",
+    "view_from_welcome",
+]

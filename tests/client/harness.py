@@ -11,7 +11,7 @@ from typing import Any, ParamSpec, TypeVar
 import mew
 from mew.client import ConnectContext, Space
 from mew.gateway.gateway import Gateway
-from mew.view import SpaceView, welcomed
+from mew.view import SpaceView, view_from_welcome
 from tests.gateway.raw import Running
 
 P = ParamSpec("P")
@@ -90,7 +90,7 @@ def close_all(gateway: Running, code: int, reason: str, who: str | None = None) 
 
 async def gateways_view(space: Space) -> SpaceView:
     """What the gateway would tell us if we came in now."""
-    return welcomed(await space.send("system/join"))
+    return view_from_welcome(await space.send("system/join"))
 
 
 def same(one: SpaceView, other: SpaceView) -> bool:

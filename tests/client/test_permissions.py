@@ -63,7 +63,7 @@ def test_what_can_be_sent_is_what_the_gateway_would_take(steps: list[Step]) -> N
     history = History(lab)
     history.play_all(steps)
     for name, client in history.clients.items():
-        if client.closed is None and client.view is not None and lab.space.seats.get(name) == client.connection:
+        if client.closed is None and client.view is not None and lab.space.connections.get(name) == client.connection:
             for envelope in ENVELOPES:
                 refusal = explain_message(lab.space, name, msgspec.json.encode(envelope), lab.now).refusal
                 allowed = refusal is None or refusal.code in OTHERS

@@ -35,7 +35,7 @@ from mew.protocol import (
 )
 from mew.protocol.frames import is_frame
 from mew.testing import NOON, MemoryTokens, settings
-from mew.view import SpaceView, apply, apply_frame, welcomed
+from mew.view import SpaceView, apply_envelope, apply_frame, view_from_welcome
 from tests.faults.mutator import FORMATS, NAMES, Mutator
 
 INPUTS = 25_000
@@ -117,9 +117,9 @@ class Target:
                 if envelope.kind == "system/error":
                     assert envelope.payload["error"] in ERROR_CODES
                 if audience == OneConnection("onlooker") and envelope.kind == "system/welcome":
-                    self.view = welcomed(envelope)
+                    self.view = view_from_welcome(envelope)
                 elif self.view is not None and not isinstance(audience, OneConnection | Recipients):
-                    self.view = apply(self.view, envelope)
+                    self.view = apply_envelope(self.view, envelope)
             case DeliverFrame(audience=audience) if self.view is not None and not isinstance(audience, Recipients):
                 self.view = apply_frame(self.view, effect.message)
 

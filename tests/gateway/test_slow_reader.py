@@ -261,7 +261,7 @@ def test_a_reader_that_kept_up_leaves_no_gap(lab: Lab) -> None:
 def test_too_many_envelopes_close_the_reader_and_nobody_else(lab: Lab) -> None:
     for number in count():
         lab.chat(f"{number} {'*' * 8000}")
-        if "alice" not in lab.gateway.ask(lambda running: running.first_hub.space.seats) or lab.gateway.ask(
+        if "alice" not in lab.gateway.ask(lambda running: running.first_hub.space.connections) or lab.gateway.ask(
             lambda running: lab.outlet(running).closed
         ):
             break

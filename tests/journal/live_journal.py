@@ -14,7 +14,7 @@ from mew.journal.sealing import seal_log
 from mew.journal.settings import JournalSettings
 from mew.journal.writer import JournalWriter
 from mew.protocol import Checkpoint, Effect, Record, SpaceCore, SpaceState, Start, fold, snapshot
-from mew.protocol.frames import header
+from mew.protocol.frames import frame_header
 from mew.protocol.records import FRAME
 from mew.testing import MemorySpace
 from tests.model.histories import history
@@ -89,7 +89,7 @@ def in_rows(records: list[Record]) -> list[JournalEntry]:
         if record.event != FRAME:
             entries.append(record)
             continue
-        stream_id, prefix = str(record.stream_id), header(str(record.stream_id))
+        stream_id, prefix = str(record.stream_id), frame_header(str(record.stream_id))
         message, last = prefix + record.payload, entries[-1] if entries else None
         if isinstance(last, FrameBatch) and (last.participant, last.stream_id) == (record.participant, stream_id):
             entries[-1] = FrameBatch(

@@ -40,7 +40,7 @@ from mew.protocol import (
     welcome_at,
 )
 from mew.testing import NOON, MemoryTokens
-from mew.view import SpaceView, apply, apply_frame, welcomed
+from mew.view import SpaceView, apply_envelope, apply_frame, view_from_welcome
 from tests.model.model import Model
 
 SECOND: Final = 1_000_000
@@ -59,10 +59,10 @@ class Listener:
     def hears(self, envelope: Envelope) -> None:
         self.heard.append(envelope)
         if self.view is not None:
-            self.view = apply(self.view, envelope)
+            self.view = apply_envelope(self.view, envelope)
         else:
             assert envelope.kind == "system/welcome", f"{self.connection} hears {envelope.kind} before its welcome"
-            self.view = welcomed(envelope)
+            self.view = view_from_welcome(envelope)
 
     def hears_frame(self, message: bytes) -> None:
         assert self.view is not None, f"{self.connection} hears a frame before its welcome"
@@ -268,7 +268,7 @@ class SpaceHarness:
 
 
 def _view(payload: bytes) -> SpaceView:
-    return welcomed(parse(b'{"kind":"system/welcome","payload":' + payload + b"}"))
+    return view_from_welcome(parse(b'{"kind":"system/welcome","payload":' + payload + b"}"))
 
 
 def _plain(effect: Effect) -> object:

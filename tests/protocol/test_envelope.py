@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mew.protocol.envelope import Envelope, Stamp, check_content, compose, given_id, parse, read_object, receive
+from mew.protocol.envelope import Envelope, Stamp, check_content, compose, given_id, parse, read_object, stamp_envelope
 from mew.protocol.errors import InvalidEnvelope
 from tests.support.hypothesis_settings import examples
 
@@ -46,7 +46,7 @@ def spelt(value: Any, *, escaped: bool = False, indent: int | None = None) -> by
 
 
 def received(message: bytes, stamp: Stamp = STAMP) -> Envelope:
-    return receive(*read_object(message), stamp)
+    return stamp_envelope(*read_object(message), stamp)
 
 
 @examples(50)

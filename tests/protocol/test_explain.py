@@ -152,10 +152,10 @@ def test_what_is_explained_is_what_a_post_comes_to(participant: str, message: by
 @given(participant=st.sampled_from(SENDERS), message=messages)
 def test_nothing_changes_by_an_explanation(participant: str, message: bytes) -> None:
     lab = lab_in_use()
-    before = snapshot(lab.state), dict(lab.space.sessions), dict(lab.space.seats), dict(lab.space.roster.entries)
+    before = snapshot(lab.state), dict(lab.space.sessions), dict(lab.space.connections), dict(lab.space.roster.entries)
     holders, records, effects = dict(lab.tokens.holders), len(lab.records), lab.effects
     explained(lab, participant, message)
-    assert (snapshot(lab.state), lab.space.sessions, lab.space.seats, lab.space.roster.entries) == before
+    assert (snapshot(lab.state), lab.space.sessions, lab.space.connections, lab.space.roster.entries) == before
     assert (lab.tokens.holders, len(lab.records), lab.effects) == (holders, records, effects)
     twin = lab_in_use()
     assert lab.post("alice", {"kind": "custom/thing"}) == twin.post("alice", {"kind": "custom/thing"})

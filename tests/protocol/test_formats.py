@@ -60,7 +60,7 @@ REFERRING = [
 
 
 def pointed(schema: Any, there: str) -> Any:
-    return raw_json.decode(raw_json.encode(schema).replace(b"{there}", there.encode()))
+    return raw_json.decode_json(raw_json.encode_json(schema).replace(b"{there}", there.encode()))
 
 
 @pytest.fixture
@@ -188,7 +188,7 @@ def test_of_what_the_validator_says_the_first_line_is_passed_on() -> None:
 
 
 def test_a_schema_may_have_so_many_bytes() -> None:
-    frame = len(raw_json.encode({"title": ""}))
+    frame = len(raw_json.encode_json({"title": ""}))
     assert declared({"title": "x" * (SCHEMA_BYTES - frame)}).by_id
     with pytest.raises(InvalidFormat, match="over 65536 bytes"):
         declared({"title": "x" * (SCHEMA_BYTES - frame + 1)})

@@ -5,15 +5,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mew.protocol.errors import InvalidEnvelope
-from mew.protocol.frames import build, frame_body, header, is_frame, split
+from mew.protocol.frames import build_frame, frame_body, frame_header, is_frame, split_frame
 
 
 @given(stream_id=st.text(min_size=1).filter(lambda text: "#" not in text), payload=st.binary())
 def test_a_frame_that_was_built_is_taken_apart_again(stream_id: str, payload: bytes) -> None:
-    message = build(stream_id, payload)
+    message = build_frame(stream_id, payload)
     assert is_frame(message)
-    assert message.startswith(header(stream_id))
-    assert split(message) == (stream_id, payload)
+    assert message.startswith(frame_header(stream_id))
+    assert split_frame(message) == (stream_id, payload)
 
 
 @given(message=st.binary())
@@ -25,7 +25,7 @@ def test_the_first_byte_alone_makes_a_frame(message: bytes) -> None:
 def test_splitting_either_gives_a_name_or_refuses(rest: bytes) -> None:
     """Whatever the bytes; a name that is no UTF-8 is still a name, though no stream's."""
     try:
-        stream_id, payload = split(b"#" + rest)
+        stream_id, payload = split_frame(b"#" + rest)
     except InvalidEnvelope as refusal:
         assert rest.find(b"#") <= 0
         assert "#<stream_id>#<bytes>" in refusal.message
@@ -39,7 +39,7 @@ def test_splitting_either_gives_a_name_or_refuses(rest: bytes) -> None:
 )
 def test_a_frame_has_a_name_between_two_marks(message: bytes, why: str) -> None:
     with pytest.raises(InvalidEnvelope, match=why):
-        split(message)
+        split_frame(message)
 
 
 @pytest.mark.parametrize(

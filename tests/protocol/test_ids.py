@@ -6,12 +6,12 @@ from hypothesis import strategies as st
 
 from mew.protocol.ids import (
     IdsIgnoringCase,
+    confusable_form,
     is_desired_id,
     is_participant_id,
     is_reserved_id,
     is_space_id,
-    looks,
-    namespace,
+    stream_namespace,
 )
 from tests.support.hypothesis_settings import examples
 
@@ -96,7 +96,7 @@ def test_nothing_else_may(name: object) -> None:
 
 
 def test_a_namespace_is_the_space_and_the_stream() -> None:
-    assert namespace("lab", "stream-1") == "lab/stream-1"
+    assert stream_namespace("lab", "stream-1") == "lab/stream-1"
 
 
 def test_an_id_in_use_is_found_whatever_its_case() -> None:
@@ -120,8 +120,8 @@ def test_an_id_in_use_is_found_whatever_its_case() -> None:
     [("alice", "Alice"), ("agent-1", "agent_l"), ("bo.t", "bo-t"), ("m0dern", "rnodern"), ("vvatcher", "watcher")],
 )
 def test_ids_that_people_confuse_look_alike(one: str, other: str) -> None:
-    assert looks(one) == looks(other)
+    assert confusable_form(one) == confusable_form(other)
 
 
 def test_ids_that_people_tell_apart_do_not() -> None:
-    assert len({looks(each) for each in ("alice", "bob", "agent-1", "agent-2", "agent1", "a@b", "a:b")}) == 7
+    assert len({confusable_form(each) for each in ("alice", "bob", "agent-1", "agent-2", "agent1", "a@b", "a:b")}) == 7

@@ -39,18 +39,18 @@ def test_all_kinds_are_these() -> None:
     "kind", ["system/welcome", "system/", "system/join/x", "stream/ready", "space/invite-ack", "mcp/proposal-closed"]
 )
 def test_the_gateways_kinds_are_reserved(kind: str) -> None:
-    assert kinds.is_reserved(kind)
+    assert kinds.is_reserved_kind(kind)
 
 
 @pytest.mark.parametrize("kind", ["system/join", "system/heartbeat", "system", "systems/x", "stream/open", "chat", "x"])
 def test_other_kinds_are_not(kind: str) -> None:
-    assert not kinds.is_reserved(kind)
+    assert not kinds.is_reserved_kind(kind)
 
 
 def test_a_kind_is_only_relayed_or_consumed_or_acted_upon() -> None:
     assert kinds.RELAYED_ONLY.isdisjoint(kinds.CONSUMED | kinds.RESERVED | kinds.ENDINGS)
     assert kinds.CONSUMED.isdisjoint(kinds.RESERVED | kinds.ENDINGS)
-    assert not any(map(kinds.is_reserved, kinds.RELAYED_ONLY | kinds.CONSUMED | kinds.ALLOWED_WHILE_PAUSED))
+    assert not any(map(kinds.is_reserved_kind, kinds.RELAYED_ONLY | kinds.CONSUMED | kinds.ALLOWED_WHILE_PAUSED))
 
 
 def test_a_pause_leaves_these() -> None:

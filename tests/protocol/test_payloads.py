@@ -6,9 +6,9 @@ import msgspec
 import pytest
 
 from mew.protocol import payloads
-from mew.protocol.envelope import Envelope, Stamp, read_object, receive
+from mew.protocol.envelope import Envelope, Stamp, read_object, stamp_envelope
 from mew.protocol.errors import InvalidEnvelope
-from mew.protocol.payloads import read
+from mew.protocol.payloads import read_payload
 
 VIEWS = [each for each in vars(payloads).values() if isinstance(each, type) and issubclass(each, msgspec.Struct)]
 VIEWS.remove(Envelope)
@@ -38,9 +38,9 @@ OPEN = {"formats", "desired_id"}
 FIELDS = [(view, field.name) for view in VIEWS for field in msgspec.structs.fields(view) if field.name not in OPEN]
 
 
-def read_payload(view: type, payload: dict[str, Any]) -> Any:
+def read_example(view: type, payload: dict[str, Any]) -> Any:
     message = msgspec.json.encode({"kind": "some/kind", "payload": payload})
-    return read(receive(*read_object(message), Stamp("alice", "e-1", 0)), view)
+    return read_payload(stamp_envelope(*read_object(message), Stamp("alice", "e-1", 0)), view)
 
 
 def test_every_view_has_an_example_of_all_its_fields() -> None:
@@ -51,7 +51,7 @@ def test_every_view_has_an_example_of_all_its_fields() -> None:
 
 @pytest.mark.parametrize("view", VIEWS)
 def test_a_payload_is_read_and_what_is_unknown_passed_over(view: type) -> None:
-    read_as = read_payload(view, {**EXAMPLES[view], "unknown": {"nested": 1}})
+    read_as = read_example(view, {**EXAMPLES[view], "unknown": {"nested": 1}})
     assert msgspec.structs.asdict(read_as) == EXAMPLES[view]
 
 
@@ -60,7 +60,7 @@ def test_what_is_not_required_may_be_missing_or_null(view: type) -> None:
     required = {field.name for field in msgspec.structs.fields(view) if field.required}
     given = {name: value if name in required else None for name, value in EXAMPLES[view].items()}
     bare = {name: value for name, value in given.items() if value is not None}
-    assert read_payload(view, given) == read_payload(view, bare)
+    assert read_example(view, given) == read_example(view, bare)
     assert set(bare) == required
 
 
@@ -69,18 +69,18 @@ def test_a_field_of_the_wrong_type_is_named_with_its_kind(view: type, field: str
     example = EXAMPLES[view][field]
     for wrong in ({"a": 1}, 5 if isinstance(example, str | list) else "5", [] if isinstance(example, str) else "[]"):
         with pytest.raises(InvalidEnvelope, match=rf"^some/kind: .*`payload\.{field}`"):
-            read_payload(view, {**EXAMPLES[view], field: wrong})
+            read_example(view, {**EXAMPLES[view], field: wrong})
 
 
 @pytest.mark.parametrize("field", ["target", "scope"])
 def test_an_element_of_the_wrong_type_is_named_by_its_place(field: str) -> None:
     with pytest.raises(InvalidEnvelope, match=rf"`payload\.{field}\[1\]`"):
-        read_payload(payloads.StreamRequest, {field: ["bob", 5]})
+        read_example(payloads.StreamRequest, {field: ["bob", 5]})
 
 
 def test_a_word_that_is_not_one_of_the_choices_is_named() -> None:
     with pytest.raises(InvalidEnvelope, match=r"'vanish' - at `payload\.on_owner_disconnect`"):
-        read_payload(payloads.StreamRequest, {"on_owner_disconnect": "vanish"})
+        read_example(payloads.StreamRequest, {"on_owner_disconnect": "vanish"})
 
 
 @pytest.mark.parametrize(
@@ -90,14 +90,14 @@ def test_a_word_that_is_not_one_of_the_choices_is_named() -> None:
 def test_a_required_field_that_is_missing_is_named(view: type, field: str) -> None:
     payload = {name: value for name, value in EXAMPLES[view].items() if name != field}
     with pytest.raises(InvalidEnvelope, match=rf"^some/kind: .*`{field}`"):
-        read_payload(view, payload)
+        read_example(view, payload)
 
 
 @pytest.mark.parametrize("value", [True, "1", 10**400, [], {}])
 def test_a_time_out_is_a_number_that_a_float_can_hold(value: Any) -> None:
     with pytest.raises(InvalidEnvelope, match="timeout_seconds"):
-        read_payload(payloads.Pause, {"timeout_seconds": value})
+        read_example(payloads.Pause, {"timeout_seconds": value})
 
 
 def test_whole_seconds_are_a_number_too() -> None:
-    assert read_payload(payloads.Pause, {"timeout_seconds": 5}) == payloads.Pause(5.0)
+    assert read_example(payloads.Pause, {"timeout_seconds": 5}) == payloads.Pause(5.0)

@@ -47,13 +47,13 @@ def spelt(draw: st.DrawFn, value: Any) -> str:
 @examples(60)
 @given(texts())
 def test_decoding_agrees_with_the_standard_library(text: bytes) -> None:
-    assert raw_json.decode(text) == json.loads(text)
+    assert raw_json.decode_json(text) == json.loads(text)
 
 
 @examples(60)
 @given(texts(st.dictionaries(strings, values, max_size=5)))
 def test_split_fields_have_the_order_and_the_text_they_came_in(text: bytes) -> None:
-    fields = raw_json.split(text)
+    fields = raw_json.split_json(text)
     assert list(fields) == list(json.loads(text))
     assert {key: json.loads(each) for key, each in fields.items()} == json.loads(text)
     for each in fields.values():
@@ -65,16 +65,16 @@ def test_split_fields_have_the_order_and_the_text_they_came_in(text: bytes) -> N
 @given(st.dictionaries(strings, texts(), max_size=5))
 def test_joined_fields_come_apart_the_same(fields: dict[str, bytes]) -> None:
     stripped = {key: text.strip() for key, text in fields.items()}
-    joined = raw_json.join(stripped)
-    assert raw_json.split(joined) == stripped
-    assert list(raw_json.split(joined)) == list(stripped)
-    assert raw_json.join(raw_json.split(joined)) == joined
+    joined = raw_json.join_json(stripped)
+    assert raw_json.split_json(joined) == stripped
+    assert list(raw_json.split_json(joined)) == list(stripped)
+    assert raw_json.join_json(raw_json.split_json(joined)) == joined
 
 
 def test_joining_is_compact_and_does_not_escape() -> None:
     fields = {"kind": b'"chat"', "é": b"1.0", 'a"b\n': b"{ }", "": b"null"}
-    assert raw_json.join(fields) == '{"kind":"chat","é":1.0,"a\\"b\\n":{ },"":null}'.encode()
-    assert raw_json.join({}) == b"{}"
+    assert raw_json.join_json(fields) == '{"kind":"chat","é":1.0,"a\\"b\\n":{ },"":null}'.encode()
+    assert raw_json.join_json({}) == b"{}"
 
 
 def test_an_array_of_texts_is_compact() -> None:
@@ -83,12 +83,12 @@ def test_an_array_of_texts_is_compact() -> None:
 
 
 def test_encoding_is_compact_and_does_not_escape() -> None:
-    assert raw_json.encode({"a": ["é", 1, None]}) == '{"a":["é",1,null]}'.encode()
+    assert raw_json.encode_json({"a": ["é", 1, None]}) == '{"a":["é",1,null]}'.encode()
 
 
 def test_what_lies_below_the_first_level_stays_the_bytes_that_came() -> None:
     text = b'{"a" : { "b" : 1.0, "b" : 12345678901234567890 , "\\u0062":"\\/" } , "c":[ ]}'
-    assert raw_json.split(text) == {
+    assert raw_json.split_json(text) == {
         "a": b'{ "b" : 1.0, "b" : 12345678901234567890 , "\\u0062":"\\/" }',
         "c": b"[ ]",
     }
@@ -96,25 +96,25 @@ def test_what_lies_below_the_first_level_stays_the_bytes_that_came() -> None:
 
 @pytest.mark.parametrize("text", [b'{"a":1,"b":2,"a":3}', b'{"a":1,"b":2,"\\u0061":3}', b'{"a":{},"b":2,"a": 3 }'])
 def test_the_last_of_two_equal_keys_wins_and_stands_where_the_first_stood(text: bytes) -> None:
-    assert list(raw_json.split(text).items()) == [("a", b"3"), ("b", b"2")]
-    assert raw_json.decode(text) == {"a": 3, "b": 2}
+    assert list(raw_json.split_json(text).items()) == [("a", b"3"), ("b", b"2")]
+    assert raw_json.decode_json(text) == {"a": 3, "b": 2}
 
 
 def test_a_text_may_have_128_levels() -> None:
-    assert raw_json.decode(b"[" * 128 + b"]" * 128) is not None
-    assert raw_json.decode(b'{"a":' * 128 + b"1" + b"}" * 128) is not None
+    assert raw_json.decode_json(b"[" * 128 + b"]" * 128) is not None
+    assert raw_json.decode_json(b'{"a":' * 128 + b"1" + b"}" * 128) is not None
 
 
 @pytest.mark.parametrize("levels", [129, 500, 100_000])
 def test_a_text_may_not_have_more(levels: int) -> None:
     for text in (b"[" * levels + b"]" * levels, b'{"a":' * levels + b"1" + b"}" * levels):
         with pytest.raises(NotJSON, match="nested"):
-            raw_json.decode(text)
+            raw_json.decode_json(text)
 
 
 def test_brackets_inside_strings_and_siblings_are_no_levels() -> None:
-    assert raw_json.decode(b'"' + b"[{" * 200 + b'"') == "[{" * 200
-    assert len(raw_json.decode(b"[" + b",".join([b"[{}]"] * 200) + b"]")) == 200
+    assert raw_json.decode_json(b'"' + b"[{" * 200 + b'"') == "[{" * 200
+    assert len(raw_json.decode_json(b"[" + b",".join([b"[{}]"] * 200) + b"]")) == 200
 
 
 @pytest.mark.parametrize(
@@ -151,19 +151,19 @@ def test_brackets_inside_strings_and_siblings_are_no_levels() -> None:
 )
 def test_what_is_no_json_that_we_relay_says_so(text: bytes) -> None:
     with pytest.raises(NotJSON):
-        raw_json.decode(text)
+        raw_json.decode_json(text)
 
 
 def test_it_is_said_where_a_text_is_no_json() -> None:
     with pytest.raises(NotJSON, match=r"byte 5\b"):
-        raw_json.decode(b'{"a" 1}')
+        raw_json.decode_json(b'{"a" 1}')
 
 
 @examples(100)
 @given(st.binary(max_size=30))
 def test_any_bytes_are_decoded_or_refused(text: bytes) -> None:
     try:
-        value = raw_json.decode(text)
+        value = raw_json.decode_json(text)
     except NotJSON:
         return
     assert value == json.loads(text)
@@ -268,8 +268,8 @@ def test_many_escapes_are_refused(strings: bytes) -> None:
 def test_the_number_of_containers_may_be_given() -> None:
     nested = b"[" * 129 + b"]" * 129
     with pytest.raises(raw_json.NotJSON, match="nested deeper than 128 levels"):
-        raw_json.decode(nested, containers=129)
-    assert raw_json.decode(b'["' + b"[" * 129 + b'"]', containers=1) == ["[" * 129]
+        raw_json.decode_json(nested, containers=129)
+    assert raw_json.decode_json(b'["' + b"[" * 129 + b'"]', containers=1) == ["[" * 129]
 
 
 SLOW = raw_json.MAX_SLOW_UNITS

@@ -6,7 +6,7 @@ import pytest
 
 from mew.protocol.errors import InvalidFormat
 from mew.protocol.formats import PATTERN_UNITS, Formats, count_patterns, read_formats
-from mew.protocol.schema_cost import COMPILE_UNITS, MOST_STEPS, PER_SCHEMA, compile_units, measure, patterns_in, weight
+from mew.protocol.schema_cost import COMPILE_UNITS, MAX_STEPS, PER_SCHEMA, compile_units, measure, patterns_in, weight
 
 ORDINARY = [
     r"^[a-z]+$",
@@ -84,7 +84,7 @@ def test_all_schemas_of_a_request_share_the_steps_of_measuring() -> None:
 
     schema = branching(60)
     steps = measure(schema, 1_024).steps
-    fitting = MOST_STEPS // steps
+    fitting = MAX_STEPS // steps
     declared(*[schema] * fitting)
     with pytest.raises(InvalidFormat, match="refer to one another too much"):
         declared(*[schema] * (fitting + 1))

@@ -13,7 +13,7 @@ def test_the_effective_configuration_is_plain_json_with_capabilities_as_written(
         strict_from=True,
         limits=Limits(streams=3),
     )
-    written = raw_json.decode(raw_json.encode(made.effective()))
+    written = raw_json.decode_json(raw_json.encode_json(made.effective()))
     assert written["participants"] == {"alice": [{"kind": "chat", "note": "hers"}], "bob": None}
     assert written["defaults"] == [{"kind": "x/*"}]
     assert written["output_logs"] == ["a", "z"]

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from mew.protocol import Leave, Limits, ProtocolError, Receive, Route, SpaceCore, Tick, snapshot
 from mew.protocol.errors import Paused
-from mew.protocol.frames import build, header
-from mew.protocol.limits import KEPT_SECONDS
+from mew.protocol.frames import build_frame, frame_header
+from mew.protocol.limits import RETENTION_SECONDS
 from mew.protocol.welcome import roster
 from mew.testing import NOON, Client, MemorySpace
 from tests.support.histories import CONFIGURATION, NAMES, History, Step, histories
@@ -38,11 +38,11 @@ def test_what_is_derived_from_the_state_is_what_the_state_says(steps: list[Step]
         history.play(step)
         space, state = lab.space, lab.state
         assert list(space.roster.entries.items()) == list(roster(state).entries.items())
-        assert set(space.seats) == set(state.present)
+        assert set(space.connections) == set(state.present)
         for name in NAMES:
             assert space.capabilities(name).text == state.capabilities(name).text
         for stream_id, stream in state.streams.items():
-            route = space.stream_route(header(stream_id))
+            route = space.stream_route(frame_header(stream_id))
             assert route is not None
             assert route.live is (stream.status == "live")
             assert route.writers == (set(stream.writers) if route.live else set())
@@ -57,7 +57,7 @@ def test_the_short_cut_for_frames_decides_as_the_rule_at_length_does(steps: list
         history.play(step)
         for stream_id in ("stream-1", "stream-2", "moves", "unknown"):
             for name in NAMES:
-                message = build(stream_id, b"data")
+                message = build_frame(stream_id, b"data")
                 assert told(lab.space.route(name, message)) == told(lab.space.check_frame(name, message))
 
 
@@ -101,7 +101,7 @@ def test_frames_counted_in_runs_are_the_same_as_one_by_one() -> None:
 def test_the_short_cut_asks_nothing_but_its_own_tables(data: bytes) -> None:
     """The rule at length reads the settings."""
     lab = MemorySpace(participants={"alice": ALL}, limits=Limits(message_bytes=100))
-    message = build(open_stream(lab.join("alice")), data)
+    message = build_frame(open_stream(lab.join("alice")), data)
     lab.space.settings = None  # type: ignore[assignment]
     assert isinstance(lab.space.route("alice", message), Route)
     with pytest.raises(AttributeError):
@@ -119,7 +119,7 @@ def test_a_paused_writer_takes_no_short_cut() -> None:
     lab = MemorySpace(participants={"alice": ALL, "bob": ALL})
     alice, bob = lab.join("alice"), lab.join("bob")
     stream_id = open_stream(alice)
-    message = build(stream_id, b"x")
+    message = build_frame(stream_id, b"x")
     bob.send(kind="participant/pause", to=["alice"], payload={"timeout_seconds": 1})
     refusal = lab.space.route("alice", message)
     assert isinstance(refusal, Paused)
@@ -146,8 +146,8 @@ def test_nothing_is_kept_of_who_has_left() -> None:
     bob.leave()
     space = lab.space
     assert [len(table) for table in (space._envelope_rates, space._frame_rates, space._throttles)] == [1, 1, 1]
-    lab.advance(KEPT_SECONDS)
-    tables = (space.sessions, space.seats, space.http_until, space.roster.entries, space._throttles)
+    lab.advance(RETENTION_SECONDS)
+    tables = (space.sessions, space.connections, space.http_expiry, space.roster.entries, space._throttles)
     assert [len(table) for table in (*tables, space._envelope_rates, space._frame_rates)] == [0] * 7
 
 
@@ -161,7 +161,7 @@ def test_the_rates_of_so_many_who_left_are_kept(monkeypatch: pytest.MonkeyPatch)
         client.leave()
     assert list(lab.space._envelope_rates) == ["b", "c"]
     again = lab.join("b")
-    lab.advance(KEPT_SECONDS)
+    lab.advance(RETENTION_SECONDS)
     assert list(lab.space._envelope_rates) == ["b"]
     again.leave()
 

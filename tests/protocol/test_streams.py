@@ -11,11 +11,11 @@ from mew.protocol.streams import (
     OVERLAID,
     READY,
     StreamEntry,
-    entry,
+    encode_stream_entry,
     new_stream,
-    read_entry,
-    read_ready,
-    ready_payload,
+    read_stream_entry,
+    read_stream_ready,
+    stream_ready_payload,
 )
 from tests.support.hypothesis_settings import examples
 
@@ -32,12 +32,12 @@ by_chance = examples(40)
 
 
 def stream_of(fields: dict[str, Any], *, ready: bool = False) -> StreamEntry:
-    texts = {name: raw_json.encode(value) for name, value in fields.items()}
+    texts = {name: raw_json.encode_json(value) for name, value in fields.items()}
     return new_stream("lab", "s", "alice", READY if ready else LIVE, NOON, texts)
 
 
 def shown(stream: StreamEntry) -> dict[str, Any]:
-    value: dict[str, Any] = raw_json.decode(entry(stream, owner_connected=True, frames=3))
+    value: dict[str, Any] = raw_json.decode_json(encode_stream_entry(stream, owner_connected=True, frames=3))
     return value
 
 
@@ -73,15 +73,18 @@ def test_direction_and_encoding_are_the_requests_or_the_usual_ones(fields: dict[
 @given(fields=FIELDS)
 def test_a_stream_is_known_from_its_stream_open(fields: dict[str, Any]) -> None:
     stream = stream_of(fields)
-    assert read_entry("lab", raw_json.split(entry(stream, owner_connected=True, frames=0))) == stream
+    assert (
+        read_stream_entry("lab", raw_json.split_json(encode_stream_entry(stream, owner_connected=True, frames=0)))
+        == stream
+    )
 
 
 @by_chance
 @given(fields=FIELDS)
 def test_a_stream_is_known_from_its_stream_ready(fields: dict[str, Any]) -> None:
     stream = stream_of(fields, ready=True)
-    texts = {name: raw_json.encode(value) for name, value in fields.items()}
-    assert read_ready("lab", raw_json.split(ready_payload(stream, texts)), NOON) == stream
+    texts = {name: raw_json.encode_json(value) for name, value in fields.items()}
+    assert read_stream_ready("lab", raw_json.split_json(stream_ready_payload(stream, texts)), NOON) == stream
 
 
 def test_values_are_read_off_the_text() -> None:
@@ -96,6 +99,6 @@ def test_values_are_read_off_the_text() -> None:
 def test_fields_keep_their_order_and_their_text() -> None:
     texts = {"z": b"1.0", "a": b"12345678901234567890", "direction": b'"down"'}
     stream = new_stream("lab", "s", "alice", LIVE, NOON, texts)
-    told = entry(stream, owner_connected=False, frames=0)
+    told = encode_stream_entry(stream, owner_connected=False, frames=0)
     assert b'"direction":"down","encoding":"utf-8","z":1.0,"a":12345678901234567890,"stream":{' in told
     assert told.startswith(b'{"stream_id":"s","owner":"alice","authorized_writers":["alice"],"created":"2025-')

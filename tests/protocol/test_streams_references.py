@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 from mew.protocol import raw_json
 from mew.protocol.envelope import Envelope, parse
 from mew.protocol.errors import InvalidEnvelope
-
-from mew.protocol.streams import check_namespace, checked_reference, completed, reference
+from mew.protocol.streams import check_stream_namespace, complete_reference, referenced_stream_id, require_stream_id
 
 LAB = "lab"
 WHOLE = {"stream_id": "s", "namespace": "lab/s"}
@@ -35,34 +34,34 @@ def envelope(**payload: Any) -> Envelope:
     ],
 )
 def test_a_stream_is_named_in_either_place(payload: dict[str, Any], named: str | None) -> None:
-    assert reference(envelope(**payload)) == named
+    assert referenced_stream_id(envelope(**payload)) == named
 
 
 def test_the_two_places_must_not_contradict_each_other() -> None:
     with pytest.raises(InvalidEnvelope, match=r"'s'.*'t'"):
-        reference(envelope(stream_id="s", stream={"stream_id": "t"}))
+        referenced_stream_id(envelope(stream_id="s", stream={"stream_id": "t"}))
 
 
 def test_a_name_that_is_needed_has_to_be_there() -> None:
     with pytest.raises(InvalidEnvelope, match=r"stream/note: `payload\.stream_id`"):
-        checked_reference(LAB, envelope(text="which?"))
-    assert checked_reference(LAB, envelope(stream=WHOLE)) == "s"
+        require_stream_id(LAB, envelope(text="which?"))
+    assert require_stream_id(LAB, envelope(stream=WHOLE)) == "s"
 
 
 @pytest.mark.parametrize("stream", [{}, {"namespace": None}, {"namespace": "lab/s"}, None])
 def test_a_namespace_may_be_left_out(stream: Any) -> None:
-    check_namespace(LAB, envelope(stream=stream), "s")
+    check_stream_namespace(LAB, envelope(stream=stream), "s")
 
 
 @pytest.mark.parametrize("stream", [{"namespace": "lab/t"}, {"namespace": ""}, {"namespace": 7}, "s", ["s"], 0, False])
 def test_a_namespace_that_is_given_is_the_streams(stream: Any) -> None:
     with pytest.raises(InvalidEnvelope, match=r"payload\.stream"):
-        check_namespace(LAB, envelope(stream=stream), "s")
+        check_stream_namespace(LAB, envelope(stream=stream), "s")
 
 
 def test_an_envelope_that_has_the_whole_name_keeps_its_payload_as_it_came() -> None:
     text = b'{"kind":"stream/note","payload":{ "stream" : {"namespace":"lab/s","stream_id":"s"}, "a":1.0 }}'
-    sent = completed(LAB, parse(text), "s")
+    sent = complete_reference(LAB, parse(text), "s")
     assert sent.fields["payload"] == b'{ "stream" : {"namespace":"lab/s","stream_id":"s"}, "a":1.0 }'
     assert sent.fields["context"] == b'"lab/s"'
 
@@ -76,7 +75,7 @@ def test_whatever_else_a_payload_has_it_is_kept(
 ) -> None:
     payload = {**others, **({"stream_id": "s"} if at_the_top else {})}
     payload["stream"] = nested
-    sent = completed(LAB, envelope(**payload), "s")
+    sent = complete_reference(LAB, envelope(**payload), "s")
     assert sent.payload == {**payload, "stream": {**(nested or {}), **WHOLE}}
-    assert raw_json.decode(sent.fields["payload"]) == sent.payload
-    assert completed(LAB, sent, "s") == sent
+    assert raw_json.decode_json(sent.fields["payload"]) == sent.payload
+    assert complete_reference(LAB, sent, "s") == sent

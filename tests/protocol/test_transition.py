@@ -1,4 +1,4 @@
-"""One command in the making: what is recorded, what is sent, and in which order."""
+"""A transition: what is recorded, what is sent, and in which order."""
 
 from typing import Any
 
@@ -14,7 +14,7 @@ NOON = "2025-11-15T12:00:00.000000Z"
 
 
 @pytest.fixture
-def turn() -> Transition:
+def transition() -> Transition:
     lab = MemorySpace(participants={"alice": [{"kind": "*"}]})
     lab.join("alice").send(kind="stream/request", payload={})
     return Transition(lab.space, lab.now, lab.space.apply)
@@ -32,24 +32,24 @@ def envelope(text: bytes) -> dict[str, Any]:
     return value
 
 
-def test_a_record_takes_the_next_position_and_the_turns_time(turn: Transition) -> None:
-    before = turn.space.state.position
-    records = [turn.record("gap", "alice"), turn.record("gap", "alice", reason="why")]
+def test_a_record_takes_the_next_position_and_the_time_of_the_transition(transition: Transition) -> None:
+    before = transition.space.state.position
+    records = [transition.record("gap", "alice"), transition.record("gap", "alice", reason="why")]
     assert [(each.position, each.time, each.reason) for each in records] == [
-        (before + 1, turn.now, None),
-        (before + 2, turn.now, "why"),
+        (before + 1, transition.now, None),
+        (before + 2, transition.now, "why"),
     ]
-    assert turn.effects == records
-    assert turn.space.state.position == before + 2
+    assert transition.effects == records
+    assert transition.space.state.position == before + 2
 
 
-def test_what_the_gateway_says_is_recorded_and_sent_alike(turn: Transition) -> None:
-    turn.say(
+def test_what_the_gateway_says_is_recorded_and_sent_alike(transition: Transition) -> None:
+    transition.emit(
         GatewayMessage(
             kind="stream/gap", payload=b'{"a":1.0}', audience=Recipients(("alice",)), to=("alice",), cause=("c",)
         )
     )
-    record, delivery = of(turn.effects)
+    record, delivery = of(transition.effects)
     assert record.payload == delivery.message
     assert (record.participant, record.kind, record.envelope_id) == (
         "system:gateway",
@@ -63,18 +63,20 @@ def test_what_the_gateway_says_is_recorded_and_sent_alike(turn: Transition) -> N
     assert (said["from"], said["to"], said["correlation_id"], said["ts"]) == ("system:gateway", ["alice"], ["c"], NOON)
 
 
-def test_a_secret_is_sent_and_not_recorded(turn: Transition) -> None:
-    turn.say(GatewayMessage(kind="space/invite-ack", payload=b'{"token":"secret"}', recorded=b'{"status":"created"}'))
-    record, delivery = of(turn.effects)
+def test_a_secret_is_sent_and_not_recorded(transition: Transition) -> None:
+    transition.emit(
+        GatewayMessage(kind="space/invite-ack", payload=b'{"token":"secret"}', recorded=b'{"status":"created"}')
+    )
+    record, delivery = of(transition.effects)
     assert envelope(delivery.message)["payload"] == {"token": "secret"}
     assert envelope(record.payload)["payload"] == {"status": "created"}
     assert {**envelope(record.payload), "payload": 0} == {**envelope(delivery.message), "payload": 0}
 
 
-def test_what_is_said_of_a_stream_names_it_whole_and_leaves_out_what_is_none(turn: Transition) -> None:
-    stream = turn.space.state.streams["stream-1"]
-    turn.say_of(stream, "stream/close", ("c",), reason=None, authorized_writers=("alice",))
-    record, delivery = of(turn.effects)
+def test_what_is_said_of_a_stream_names_it_whole_and_leaves_out_what_is_none(transition: Transition) -> None:
+    stream = transition.space.state.streams["stream-1"]
+    transition.emit_for_stream(stream, "stream/close", ("c",), reason=None, authorized_writers=("alice",))
+    record, delivery = of(transition.effects)
     said = envelope(delivery.message)
     assert said["context"] == "lab/stream-1"
     assert said["payload"] == {
@@ -85,20 +87,20 @@ def test_what_is_said_of_a_stream_names_it_whole_and_leaves_out_what_is_none(tur
     assert (record.stream_id, record.reason, delivery.audience) == ("stream-1", None, Everyone())
 
 
-def test_an_error_has_no_record_of_its_own(turn: Transition) -> None:
-    turn.send_error(Recipients(("alice",)), "alice", Unauthorized("no", stream_id="x"), ("at-fault",))
-    (delivery,) = turn.effects
+def test_an_error_has_no_record_of_its_own(transition: Transition) -> None:
+    transition.send_error(Recipients(("alice",)), "alice", Unauthorized("no", stream_id="x"), ("at-fault",))
+    (delivery,) = transition.effects
     assert isinstance(delivery, Deliver)
     told = envelope(delivery.message)
     assert (told["kind"], told["to"], told["correlation_id"]) == ("system/error", ["alice"], ["at-fault"])
     assert told["payload"] == {"error": "unauthorized", "message": "no", "stream_id": "x"}
 
 
-def test_an_answer_is_accepted_unless_a_handler_says_more(turn: Transition) -> None:
-    turn.finish("e1", NOON)
-    turn.answer = {"status": "granted", "stream_id": "stream-1"}
-    turn.finish("e2", NOON)
-    assert turn.effects == [
+def test_an_answer_is_accepted_unless_a_handler_says_more(transition: Transition) -> None:
+    transition.answer("e1", NOON)
+    transition.answer_fields = {"status": "granted", "stream_id": "stream-1"}
+    transition.answer("e2", NOON)
+    assert transition.effects == [
         HttpAnswer({"id": "e1", "status": "accepted", "timestamp": NOON}),
         HttpAnswer({"id": "e2", "status": "granted", "stream_id": "stream-1", "timestamp": NOON}),
     ]

@@ -4,7 +4,7 @@ import msgspec
 from hypothesis import given
 
 from mew.protocol import SpaceState, fold, observer_welcome_at, welcome_at
-from mew.protocol.raw_json import split
+from mew.protocol.raw_json import split_json
 from mew.protocol.welcome import Roster, roster
 from mew.testing import MemorySpace
 from tests.support.histories import CONFIGURATION, History, Step, histories
@@ -43,7 +43,7 @@ def test_every_welcome_that_was_sent_follows_from_the_records_before_it(steps: l
     for record in lab.records:
         if record.event == "welcome":
             again = observer_welcome_at if record.reason == "observer" else welcome_at
-            assert split(record.payload)["payload"] == again(state, record.participant)
+            assert split_json(record.payload)["payload"] == again(state, record.participant)
         state = fold(state, record)
 
 

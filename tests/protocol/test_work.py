@@ -2,7 +2,7 @@
 
 import pytest
 
-from mew.protocol.work import MOST_SCANNED, ScannedTooMuch, Work
+from mew.protocol.work import MAX_SCANNED, ScannedTooMuch, Work
 
 
 def test_units_add_up() -> None:
@@ -16,6 +16,6 @@ def test_units_add_up() -> None:
 
 def test_so_many_characters_may_be_scanned_and_no_more() -> None:
     work = Work()
-    work.scan(MOST_SCANNED)
+    work.scan(MAX_SCANNED)
     with pytest.raises(ScannedTooMuch):
         work.scan(1)

@@ -4,7 +4,7 @@ import pytest
 
 from mew.protocol import limits
 from mew.protocol.errors import RateLimited
-from mew.protocol.limits import KEPT_SECONDS, Budgets
+from mew.protocol.limits import RETENTION_SECONDS, Budgets
 from mew.protocol.settings import Limits
 from mew.protocol.timestamps import SECOND
 
@@ -48,13 +48,13 @@ def test_who_has_been_silent_for_a_minute_is_forgotten_when_another_comes() -> N
     for name in ("alice", "bob"):
         accounts.charge(name, LIMITS, 0, work=10**9, size=0)
     accounts.charge("bob", LIMITS, SECOND, work=1, size=0)
-    accounts.charge("carol", LIMITS, KEPT_SECONDS * SECOND, work=1, size=0)
-    accounts.require("alice", LIMITS, KEPT_SECONDS * SECOND)
-    refused(accounts, "bob", KEPT_SECONDS * SECOND)
+    accounts.charge("carol", LIMITS, RETENTION_SECONDS * SECOND, work=1, size=0)
+    accounts.require("alice", LIMITS, RETENTION_SECONDS * SECOND)
+    refused(accounts, "bob", RETENTION_SECONDS * SECOND)
 
 
 def test_where_they_are_too_many_the_most_silent_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(limits, "MOST_PAYERS", 3)
+    monkeypatch.setattr(limits, "MAX_PAYERS", 3)
     accounts = Budgets()
     for name in ("a", "b", "c", "d"):
         accounts.charge(name, LIMITS, 0, work=200, size=0)

@@ -7,8 +7,8 @@ import msgspec
 import pytest
 
 from mew.protocol import Administer, Checkpoint, Join, Limits, Poll, Post, Record, RefuseConnection, Start, snapshot
-from mew.protocol.dispatch import DETAILED_AT_ONCE, FIELD_BYTES, HEAD_BYTES
-from mew.protocol.handlers.administration import ADDRESSES, REPEATED_SECONDS, token_changes
+from mew.protocol.dispatch import DETAILED_BURST, FIELD_BYTES, HEAD_BYTES
+from mew.protocol.handlers.administration import MAX_ADDRESSES, REPEATED_SECONDS, token_changes
 from mew.testing import MemorySpace, settings
 from tests.requirements.transports import Transport
 
@@ -81,14 +81,14 @@ def test_a_header_field_that_is_too_long_is_left_out(open_space: Transport) -> N
 def test_whoever_is_refused_all_the_time_is_recorded_by_code_and_size(open_space: Transport) -> None:
     lab = open_space(participants=TWO)
     for sender, client in (("bob", lab.join("bob")), ("viewer", lab.observe())):
-        for number in range(DETAILED_AT_ONCE + 3):
+        for number in range(DETAILED_BURST + 3):
             client.send(kind="custom/thing", id=f"{sender}-{number}", payload={"a": "x" * 500})
     for sender in ("bob", "viewer"):
         rejected = [record for record in refused(lab) if record.participant == sender]
-        assert len(rejected) == DETAILED_AT_ONCE + 3
+        assert len(rejected) == DETAILED_BURST + 3
         assert {record.reason for record in rejected} == {"capability_violation"}
-        assert all(record.size > 500 and record.kind and record.payload for record in rejected[:DETAILED_AT_ONCE])
-        small = rejected[DETAILED_AT_ONCE:]
+        assert all(record.size > 500 and record.kind and record.payload for record in rejected[:DETAILED_BURST])
+        small = rejected[DETAILED_BURST:]
         assert [(record.kind, record.envelope_id, record.payload) for record in small] == [(None, None, b"")] * 3
         assert all(record.size > 500 for record in small)
 
@@ -102,7 +102,7 @@ def test_a_reconnect_gives_no_more_details_and_quiet_does(open_space: Transport)
         return refused(lab)[-1].kind
 
     bob = lab.join("bob")
-    for _ in range(DETAILED_AT_ONCE + 1):
+    for _ in range(DETAILED_BURST + 1):
         bob.send(kind="custom/thing")
     bob.leave()
     bob = lab.join("bob")
@@ -112,7 +112,7 @@ def test_a_reconnect_gives_no_more_details_and_quiet_does(open_space: Transport)
     bob.send(kind="custom/thing")
     assert last() == "custom/thing"
     lab.advance(100)
-    for _ in range(DETAILED_AT_ONCE):
+    for _ in range(DETAILED_BURST):
         bob.send(kind="custom/thing")
         assert last() == "custom/thing"
 
@@ -199,15 +199,15 @@ def test_refusals_that_repeat_are_counted_to_the_last(open_space: Transport) -> 
 @pytest.mark.transports("core")
 def test_addresses_without_end_are_counted_together(open_space: Transport) -> None:
     lab = open_space(participants=TWO)
-    for number in range(ADDRESSES + 7):
+    for number in range(MAX_ADDRESSES + 7):
         lab.run(RefuseConnection(error="unauthorized", peer=f"[fd00::{number:x}]:1", transport="websocket"))
     lab.advance(REPEATED_SECONDS)
     entries = administered(lab)
-    assert len(entries) == ADDRESSES + 1
+    assert len(entries) == MAX_ADDRESSES + 1
     assert (entries[-1]["peer"], entries[-1]["count"], sum(entry["count"] for entry in entries)) == (
         "others",
         7,
-        ADDRESSES + 7,
+        MAX_ADDRESSES + 7,
     )
 
 

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from mew.protocol import Command, Effect, HttpAnswer, Leave, Record
 from mew.protocol.records import ADMIN
-from mew.testing import OWN_TOKEN, Client, Frame, MemorySpace, Message
+from mew.testing import OWN_TOKEN, Client, MemorySpace, Message, ReceivedFrame
 from tests.requirements.transports import Transport
 from tests.support.histories import ALL_VERBS, CONFIGURATION, History, Step, histories, opened
 from tests.support.hypothesis_settings import examples
@@ -117,9 +117,9 @@ class Seen:
             for record in self._records[1:]
         ]
 
-    def messages(self, received: list[Message | Frame]) -> list[Any]:
+    def messages(self, received: list[Message | ReceivedFrame]) -> list[Any]:
         """Messages as text, frames unchanged."""
-        return [message if isinstance(message, Frame) else self._text(message.raw) for message in received]
+        return [message if isinstance(message, ReceivedFrame) else self._text(message.raw) for message in received]
 
     def _text(self, text: bytes) -> bytes:
         text = PORT.sub(b"", text.replace(f'"{self._epoch}-'.encode(), b'"'))

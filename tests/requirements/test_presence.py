@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from mew.protocol import StreamSettings
-from mew.testing import Frame
+from mew.testing import ReceivedFrame
 from tests.requirements.steps import forget_inboxes, grant_write, hello, open_stream, texts
 from tests.requirements.transports import Transport
 
@@ -105,7 +105,7 @@ def test_a_refused_post_makes_present_too(open_space: Transport) -> None:
 
 
 def as_received(messages: list[Any]) -> list[Any]:
-    return [message if isinstance(message, Frame) else message.raw for message in messages]
+    return [message if isinstance(message, ReceivedFrame) else message.raw for message in messages]
 
 
 @pytest.mark.requirement("JOIN-38")

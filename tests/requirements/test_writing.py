@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from mew.protocol import Limits, StreamSettings
-from mew.testing import Client, Frame
+from mew.testing import Client, ReceivedFrame
 from tests.requirements.steps import TEXT, announce, grant_write, open_stream, start, transfer_ownership
 from tests.requirements.transports import Transport
 
@@ -45,7 +45,7 @@ def written(client: Client) -> list[Any]:
 
 def _written(client: Client) -> Iterator[Any]:
     for message in client.inbox():
-        if isinstance(message, Frame):
+        if isinstance(message, ReceivedFrame):
             yield message.data
         elif message["kind"] == "stream/data":
             yield message["payload"]["content"]

@@ -8,7 +8,7 @@ import pytest
 
 import mew.testing
 from mew.protocol import Limits, SpaceState, snapshot
-from mew.testing import Client, Frame, MemorySpace
+from mew.testing import Client, MemorySpace, ReceivedFrame
 
 EVERYTHING = [{"kind": "*"}]
 LIMIT = Limits(connections=1)
@@ -88,7 +88,7 @@ def test_frames_keep_bytes_and_opcode() -> None:
     assert alice.kinds() == ["#", "#"]
     alice.send(kind="chat", payload={"text": "before the frame"})
     alice.frame("stream-1", b"\x00#\xff", text=False)
-    assert alice.take_frame() == Frame("stream-1", b"\x00#\xff", text=False)
+    assert alice.take_frame() == ReceivedFrame("stream-1", b"\x00#\xff", text=False)
 
 
 def test_an_envelope_keeps_its_text() -> None:
@@ -125,7 +125,10 @@ def test_a_post_is_answered_and_polled() -> None:
     lab = open_lab()
     answer = lab.post("bob", b'{"kind":"chat","payload":{"text":"x"}}')
     assert answer.body["status"] == "accepted"
-    assert [each["kind"] for each in lab.poll("bob") if not isinstance(each, Frame)] == ["system/welcome", "chat"]
+    assert [each["kind"] for each in lab.poll("bob") if not isinstance(each, ReceivedFrame)] == [
+        "system/welcome",
+        "chat",
+    ]
     assert lab.poll("bob") == []
 
 

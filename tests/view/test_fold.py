@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from mew.protocol import GATEWAY, KINDS, parse
 from mew.testing import Client, MemorySpace
-from mew.view import ParticipantView, SpaceView, apply, apply_frame, welcomed
+from mew.view import ParticipantView, SpaceView, apply_envelope, apply_frame, view_from_welcome
 from tests.support.histories import ALL_VERBS, CONFIGURATION, History, Step, histories
 from tests.support.hypothesis_settings import examples
 
@@ -45,11 +45,11 @@ def envelope(kind: str, payload: Any, sender: str = GATEWAY) -> Any:
     return parse(msgspec.json.encode(text))
 
 
-VIEW = welcomed(envelope("system/welcome", WELCOME))
+VIEW = view_from_welcome(envelope("system/welcome", WELCOME))
 
 
 def after(kind: str, payload: Any, sender: str = GATEWAY, view: SpaceView = VIEW) -> SpaceView:
-    return apply(view, envelope(kind, payload, sender))
+    return apply_envelope(view, envelope(kind, payload, sender))
 
 
 def presence(event: str, name: str, *capabilities: str) -> dict[str, Any]:
@@ -68,7 +68,7 @@ def test_a_welcome_gives_the_whole_view() -> None:
 
 def test_a_later_welcome_replaces_the_view() -> None:
     later = {**WELCOME, "active_streams": [], "participants": [], "position": 9}
-    assert after("system/welcome", later) == welcomed(envelope("system/welcome", later))
+    assert after("system/welcome", later) == view_from_welcome(envelope("system/welcome", later))
 
 
 def test_who_joins_comes_last() -> None:
@@ -241,7 +241,7 @@ def test_whatever_happens_a_view_shows_what_a_newcomer_would_be_told(steps: list
     history.play_all(steps)
     told = view_of(lab.observe())
     for name, client in history.clients.items():
-        if lab.space.seats.get(name) == client.connection:
+        if lab.space.connections.get(name) == client.connection:
             view = view_of(client)
             assert view.streams == told.streams
             assert list(view.participants.values()) == [each for each in told.participants.values() if each.id != name]

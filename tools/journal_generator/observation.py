@@ -10,7 +10,7 @@ from typing import Any, Final
 import msgspec
 
 from mew.protocol import Record, SpaceState
-from mew.protocol.frames import header
+from mew.protocol.frames import frame_header
 from tools.journal_generator.ground_truth import (
     Conversation,
     Ended,
@@ -58,7 +58,7 @@ class OpenStream:
         self.stream_id = truth.stream_id
         self.number = 0
         """Number of the last frame or `stream/data`."""
-        self.header = header(truth.stream_id)
+        self.header = frame_header(truth.stream_id)
         self.flows: dict[str, WriterProgress] = {}
         self.delivered_up_to: dict[str, int] = {}
         """By reader: frames up to this number cannot be lost any more."""

@@ -237,11 +237,11 @@ def _space(directory: Path) -> Iterator[DoctorCheck]:
 
 def _alike(config: "GatewayConfig") -> Iterator[DoctorCheck]:
     """Report participant ids that look alike: a person could approve a proposal of the wrong participant."""
-    from mew.protocol.ids import looks
+    from mew.protocol.ids import confusable_form
 
     ids: dict[str, list[str]] = {}
     for name in config.spaces[0].participants:
-        ids.setdefault(looks(name), []).append(name)
+        ids.setdefault(confusable_form(name), []).append(name)
     for same in ids.values():
         if len(same) > 1:
             names = " and ".join(repr(each) for each in same)

@@ -51,8 +51,8 @@ async def read_proposal(target: ConnectTarget, space_id: str, proposal: Proposal
     status, body = await _get(target, f"{path}/{proposal.position}")
     if status != HTTPStatus.OK:
         raise _error(status, body)
-    fields = raw_json.split(body)
-    if raw_json.decode(fields["digest"]) != proposal.digest:
+    fields = raw_json.split_json(body)
+    if raw_json.decode_json(fields["digest"]) != proposal.digest:
         raise ConnectionLost(f"the gateway has another proposal at position {proposal.position}")
     return _envelope(proposal, fields["payload"])
 
@@ -62,12 +62,12 @@ def _envelope(proposal: ProposalView, payload: bytes) -> Envelope:
     entry = proposal.entry
     stamp = {name: entry[name] for name in ("position", "digest", "expires_at")}
     fields = {
-        "id": raw_json.encode(entry["id"]),
-        "kind": raw_json.encode(kinds.MCP_PROPOSAL),
-        "from": raw_json.encode(entry["from"]),
-        "to": raw_json.encode(entry["to"]),
+        "id": raw_json.encode_json(entry["id"]),
+        "kind": raw_json.encode_json(kinds.MCP_PROPOSAL),
+        "from": raw_json.encode_json(entry["from"]),
+        "to": raw_json.encode_json(entry["to"]),
         "payload": payload,
-        kinds.PROPOSAL_FIELD: raw_json.encode(stamp),
+        kinds.PROPOSAL_FIELD: raw_json.encode_json(stamp),
     }
     return Envelope(
         id=entry["id"],
@@ -75,7 +75,7 @@ def _envelope(proposal: ProposalView, payload: bytes) -> Envelope:
         sender=entry["from"],
         kind=kinds.MCP_PROPOSAL,
         to=tuple(entry["to"]),
-        payload=raw_json.decode(payload),
+        payload=raw_json.decode_json(payload),
         fields=fields,
     )
 

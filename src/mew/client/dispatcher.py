@@ -16,8 +16,8 @@ from mew.client.stream_router import StreamFilter, StreamRouter
 from mew.client.subscriptions import EnvelopeQueue, FrameQueue, ItemQueue, Queue, Subscription
 from mew.protocol import kinds
 from mew.protocol.envelope import Envelope, parse
-from mew.protocol.timestamps import SECOND, instant
-from mew.view import ParticipantView, SpaceView, welcomed
+from mew.protocol.timestamps import SECOND, parse_rfc3339
+from mew.view import ParticipantView, SpaceView, view_from_welcome
 
 if TYPE_CHECKING:
     from mew.client.streams import Stream
@@ -82,7 +82,7 @@ class Dispatcher:
 
     def welcome(self, envelope: Envelope) -> Gap | None:
         """Handle the welcome of a new connection. Returns what was missed, or None for the first connection."""
-        before, after = self.router.view, welcomed(envelope)
+        before, after = self.router.view, view_from_welcome(envelope)
         gap = None if self.last_welcome is None else gap_between(before, after)
         self.participant_id = after.you.id
         self._welcomed(envelope)
@@ -95,7 +95,7 @@ class Dispatcher:
 
     def _welcomed(self, envelope: Envelope) -> None:
         self.last_welcome = envelope
-        time = instant(envelope.ts)
+        time = parse_rfc3339(envelope.ts)
         if time is not None:
             self.clock_offset = time / SECOND - asyncio.get_running_loop().time()
 

@@ -16,7 +16,7 @@ from typing import Final
 from mew.client.connection import Closed
 from mew.client.errors import ConnectionLost, MessageTooLarge, MewError, RateLimited, error_from_envelope
 from mew.protocol import kinds
-from mew.protocol.envelope import Envelope, Stamp, read_object, receive
+from mew.protocol.envelope import Envelope, Stamp, read_object, stamp_envelope
 from mew.protocol.errors import ProtocolError
 from mew.protocol.timestamps import SECOND
 
@@ -56,7 +56,7 @@ class PendingRequest:
     def sent(self, participant_id: str) -> Envelope:
         """Return the envelope as sent, with the fields that the gateway would add."""
         values, fields = read_object(self.message)
-        return receive(values, fields, Stamp(participant_id, self.id, round(time.time() * SECOND)))
+        return stamp_envelope(values, fields, Stamp(participant_id, self.id, round(time.time() * SECOND)))
 
     def finish(self, envelope: Envelope) -> None:
         """Complete the request with its answer."""

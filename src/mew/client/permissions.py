@@ -14,10 +14,10 @@ from mew.client.frames import is_observer
 from mew.protocol import kinds
 from mew.protocol.authorization import REQUIRED_STATUS, authority_over, decide, is_decided_by_ownership
 from mew.protocol.capabilities import CapabilitySet, read_capabilities
-from mew.protocol.envelope import Envelope, Stamp, check_content, read_object, receive
+from mew.protocol.envelope import Envelope, Stamp, check_content, read_object, stamp_envelope
 from mew.protocol.errors import ProtocolError
 from mew.protocol.proposals import read_claim
-from mew.protocol.streams import reference
+from mew.protocol.streams import referenced_stream_id
 from mew.protocol.work import Work
 from mew.view import ProposalView, SpaceView
 
@@ -42,11 +42,11 @@ def is_permitted(view: SpaceView, envelope: Mapping[str, Any]) -> bool:
     """Whether this participant may send the envelope, if it is not paused and the kind's own checks pass."""
     try:
         values, fields = read_object(msgspec.json.encode({**envelope, "kind": envelope["kind"]}))
-        stamped = receive(values, fields, Stamp(view.you.id, "asked", 0))
+        stamped = stamp_envelope(values, fields, Stamp(view.you.id, "asked", 0))
         check_content(stamped)
         if stamped.kind in kinds.FROM_PARTICIPANTS:
             return True
-        if kinds.is_reserved(stamped.kind) or is_observer(view):
+        if kinds.is_reserved_kind(stamped.kind) or is_observer(view):
             return False
         return _is_allowed(view, stamped)
     except (ProtocolError, KeyError, TypeError, msgspec.MsgspecError):
@@ -60,7 +60,7 @@ def _is_allowed(view: SpaceView, envelope: Envelope) -> bool:
         return [proposal.proposer for proposal in proposals] == [view.you.id]
     permissions, stream = _OwnPermissions(view), None
     if envelope.kind in kinds.DECIDED_BY_OWNERSHIP:
-        stream = view.streams.get(reference(envelope) or "")
+        stream = view.streams.get(referenced_stream_id(envelope) or "")
     if not is_decided_by_ownership(envelope.kind, stream):
         return decide(permissions, envelope, Work()).allowed
     return (

@@ -188,7 +188,7 @@ async def _withdraw(space: "Space", proposal_id: str, to: Names, reason: str) ->
 
 def stamp_of(envelope: Envelope) -> dict[str, Any] | None:
     """Return the gateway's stamp in `proposal`: `{position, digest}`, for a proposal also `expires_at`; else None."""
-    stamp = raw_json.decode(envelope.fields.get(kinds.PROPOSAL_FIELD, b"null"))
+    stamp = raw_json.decode_json(envelope.fields.get(kinds.PROPOSAL_FIELD, b"null"))
     return stamp if isinstance(stamp, dict) and {"position", "digest"} <= stamp.keys() else None
 
 

@@ -18,7 +18,7 @@ from mew.client.session import ReconnectingSession
 from mew.protocol import kinds, raw_json
 from mew.protocol.envelope import Envelope, parse
 from mew.protocol.errors import ProtocolError
-from mew.protocol.streams import reference
+from mew.protocol.streams import referenced_stream_id
 
 Names = str | Sequence[str]
 CLEANUP_SECONDS: Final = 2.0
@@ -61,7 +61,7 @@ def _checked(message: bytes) -> bytes:
     """
     try:
         if message.count(b"{") + message.count(b"[") > raw_json.MAX_NESTING:
-            raw_json.decode(message)
+            raw_json.decode_json(message)
     except raw_json.NotJSON as error:
         raise InvalidEnvelope(f"not an envelope: {error}") from None
     return message
@@ -120,6 +120,6 @@ class EnvelopeSender:
         """Whether the gateway answers if it accepts this: not heartbeats, nor data that only others receive."""
         if kind == kinds.STREAM_DATA and self._dispatcher.router.has_targets:
             with suppress(ProtocolError):
-                route = self._dispatcher.router.route(str(reference(parse(message))))
+                route = self._dispatcher.router.route(str(referenced_stream_id(parse(message))))
                 return route is None or route.echoes
         return kind != kinds.HEARTBEAT

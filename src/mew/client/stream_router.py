@@ -13,8 +13,8 @@ from mew.client.frames import Cause, declared_decoder, is_observer, is_same, rec
 from mew.client.subscriptions import FrameQueue
 from mew.protocol import kinds
 from mew.protocol.envelope import Envelope
-from mew.protocol.frames import header, split
-from mew.view import SpaceView, StreamView, apply
+from mew.protocol.frames import frame_header, split_frame
+from mew.view import SpaceView, StreamView, apply_envelope
 
 if TYPE_CHECKING:
     from mew.client.frames import Decode
@@ -51,7 +51,7 @@ class StreamRoute:
     def __init__(self, stream_id: str) -> None:
         """Start without readers."""
         self.stream_id = stream_id
-        self.header = header(stream_id)
+        self.header = frame_header(stream_id)
         self.frames = 0
         """The number of frames that the stream has carried."""
         self.queues: list[FrameQueue] = []
@@ -118,7 +118,7 @@ class StreamRouter:
         if envelope.kind in _COUNTED:
             self._count(envelope)
             return False
-        self._view = after = apply(before, envelope)
+        self._view = after = apply_envelope(before, envelope)
         if after is before:
             return False
         if envelope.kind == kinds.WELCOME:
@@ -140,7 +140,7 @@ class StreamRouter:
 
     def route(self, stream_id: str) -> StreamRoute | None:
         """Return the route of a known stream, or None."""
-        return self._by_header.get(header(stream_id))
+        return self._by_header.get(frame_header(stream_id))
 
     def find_route(self, prefix: bytes) -> StreamRoute | None:
         """Return the route of the frames that start with this header, or None."""
@@ -219,7 +219,7 @@ class StreamRouter:
 
     def _unknown_route(self, message: bytes) -> StreamRoute:
         """Return a temporary route for a stream that is not in the view; only readers of its id receive the frame."""
-        stream_id, _ = split(message)
+        stream_id, _ = split_frame(message)
         route = StreamRoute(stream_id)
         route.queues = [
             queue for queue, stream_filter in self._readers.items() if stream_filter.covers(stream_id, None)

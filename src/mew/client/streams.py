@@ -13,7 +13,7 @@ from mew.client.sender import OutgoingEnvelope
 from mew.client.subscriptions import OnGap, Subscription
 from mew.protocol import kinds
 from mew.protocol.envelope import Envelope
-from mew.protocol.frames import header
+from mew.protocol.frames import frame_header
 from mew.view import StreamView
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ class Stream:
     def __init__(self, space: "Space", stream_id: str) -> None:
         """Create a handle for this id, whether or not the stream exists."""
         self._space = space
-        self._header = header(stream_id)
+        self._header = frame_header(stream_id)
         self.stream_id = stream_id
 
     def __repr__(self) -> str:

@@ -17,7 +17,7 @@ from mew.config.models import McpServerConfig, ParticipantConfig, SpaceConfig
 from mew.config.tokens import TokenFolder, TokenStore
 from mew.errors import MewError
 from mew.protocol import Administer
-from mew.protocol.handlers.administration import CONFIGURATION_CHANGED, differences, token_changes
+from mew.protocol.handlers.administration import CONFIGURATION_CHANGED, configuration_differences, token_changes
 
 _FILLED_IN: Final = re.compile(r"\$\{")
 _SECRET: Final = re.compile(r"token|secret|passw|key|auth|bearer|credential|://[^/\s]*@", re.IGNORECASE)
@@ -106,8 +106,8 @@ def changes(before: Known, now: Known) -> Iterator[Administer]:
     differing = tuple(
         {"key": key, "before": was, "after": is_now}
         for key, was, is_now in (
-            *differences(now.configuration, before.configuration),
-            *(differences(runs, ran, "participants.") if ran is not None and runs is not None else ()),
+            *configuration_differences(now.configuration, before.configuration),
+            *(configuration_differences(runs, ran, "participants.") if ran is not None and runs is not None else ()),
         )
     )
     if differing:

@@ -111,7 +111,7 @@ class LineLog:
                 if made_of_it:
                     lines.append(made_of_it)
             if not self._queue and left_out > self._told_left_out:
-                lines.append(raw_json.encode({"event": "dropped", "count": left_out - self._told_left_out}))
+                lines.append(raw_json.encode_json({"event": "dropped", "count": left_out - self._told_left_out}))
                 self._told_left_out = left_out
             if lines:
                 self._append(b"\n".join([*lines, b""]))
@@ -145,7 +145,7 @@ class EnvelopeHistory:
     def __init__(self, log: LineLog, space_id: str) -> None:
         """Write to this log."""
         self._log = log
-        self._space_id = raw_json.encode(space_id)
+        self._space_id = raw_json.encode_json(space_id)
         self._crowd: Bucket | None = None
         self._ends: dict[tuple[str, str], bytes] = {}
         """Cached line ends per recipient; they are the same for every envelope."""
@@ -158,7 +158,7 @@ class EnvelopeHistory:
         first = _beginning("received", record) + self._end(record.participant, "inbound", transport)
         if record.event != records.REJECTED:
             return first
-        metadata = raw_json.encode({"reason": record.reason})
+        metadata = raw_json.encode_json({"reason": record.reason})
         end = self._end(record.participant, "inbound", transport, metadata)
         return first + b"\n" + _beginning("rejected", record) + end
 
@@ -194,7 +194,7 @@ class EnvelopeHistory:
 
     def _end(self, participant: str, direction: str, transport: str, metadata: bytes = b"{}") -> bytes:
         return b'%b,"space_id":%b,"direction":"%b","transport":"%b","metadata":%b}' % (
-            raw_json.encode(participant),
+            raw_json.encode_json(participant),
             self._space_id,
             direction.encode(),
             transport.encode(),
@@ -211,7 +211,7 @@ def _beginning(event: str, record: Record) -> bytes:
     return b'{"timestamp":"%b","event":"%b","id":%b,"envelope":%b,"participant":' % (
         rfc3339(record.time).encode(),
         event.encode(),
-        raw_json.encode(record.envelope_id),
+        raw_json.encode_json(record.envelope_id),
         record.payload,
     )
 
@@ -222,14 +222,14 @@ class CapabilityDecisions:
     def __init__(self, log: LineLog, space_id: str) -> None:
         """Write to this log."""
         self._log = log
-        self._space_id = raw_json.encode(space_id)
+        self._space_id = raw_json.encode_json(space_id)
 
     def decided(self, checked: CapabilityChecked, now: int, held: bytes) -> None:
         """Log a decision. `held` is the sender's capabilities as JSON."""
         self._log.put(self._line, checked, now, held, size=len(held) + LINE_BYTES)
 
     def _line(self, checked: CapabilityChecked, now: int, held: bytes) -> bytes:
-        decision, encode = checked.decision, raw_json.encode
+        decision, encode = checked.decision, raw_json.encode_json
         asked = b'{"timestamp":"%b","event":"capability_check","envelope_id":%b,"participant":%b,"space_id":%b' % (
             rfc3339(now).encode(),
             encode(checked.envelope_id),

@@ -322,7 +322,7 @@ class HttpConnection(HttpToolsProtocol):
 
     def _refuse(self, status: int, refusal: ProtocolError) -> None:
         """Send an error response and close gently: closing with unread bytes could discard the response."""
-        body = raw_json.encode(refusal.payload())
+        body = raw_json.encode_json(refusal.payload())
         head = [f"HTTP/1.1 {status} {HTTPStatus(status).phrase}", "content-type: application/json"]
         head += [f"content-length: {len(body)}", "connection: close"]
         head += ["cache-control: no-store", "x-content-type-options: nosniff"]

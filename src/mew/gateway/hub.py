@@ -44,7 +44,7 @@ from mew.protocol import (
 )
 from mew.protocol.envelope import Stamp, compose
 from mew.protocol.errors import JournalUnavailable
-from mew.protocol.frames import header, is_frame
+from mew.protocol.frames import frame_header, is_frame
 from mew.protocol.kinds import ERROR
 from mew.protocol.proposals import proposal_outcome
 
@@ -113,7 +113,7 @@ def refusal_to(space: SpaceCore, participant: str, message: bytes, problem: str,
     else:
         with suppress(msgspec.MsgspecError):
             cause = (msgspec.json.decode(message, type=_Named).id,)
-    payload = raw_json.encode(JournalUnavailable(problem, **parts).payload())
+    payload = raw_json.encode_json(JournalUnavailable(problem, **parts).payload())
     stamp = Stamp(GATEWAY, space.new_id(), now)
     return compose(ERROR, payload, stamp, to=(participant,), correlation_id=cause)
 
@@ -267,7 +267,7 @@ class Hub:
                 self._run = FrameRun(connection, participant, routed, message, text=text)
                 if writer is not None:
                     self._run.writer = writer
-                    writer.begin_run(header(routed.stream_id), self._run.messages.append, text=text)
+                    writer.begin_run(frame_header(routed.stream_id), self._run.messages.append, text=text)
                 self.fanout.expect(self._run.audience)
                 return
         self.run(Receive(connection, message, text))
@@ -283,7 +283,7 @@ class Hub:
         position, time, number = self.space.accept_frames(run.route, len(run.messages), self.clock())
         self.counts.frames += len(run.messages)
         stream_id, messages = run.route.stream_id, run.messages
-        skipped = len(header(stream_id))
+        skipped = len(frame_header(stream_id))
         self.journal.add_frames(FrameBatch(position, time, run.participant, stream_id, number, skipped, messages))
         for item in frame_items(stream_id, number, messages, text=run.text):
             self.fanout.put(run.audience, item)

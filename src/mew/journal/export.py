@@ -149,7 +149,7 @@ def record_to_json(record: Record) -> bytes:
         body.payload = msgspec.Raw(without_line_breaks(record.payload))
     else:
         body.payload_base64 = record.payload
-    return raw_json.encode(body)
+    return raw_json.encode_json(body)
 
 
 def without_line_breaks(json: bytes) -> bytes:
@@ -160,7 +160,7 @@ def without_line_breaks(json: bytes) -> bytes:
 def is_json(payload: bytes) -> bool:
     """Whether bytes are valid JSON text."""
     try:
-        raw_json.decode(payload, raw_json.MAX_NESTING_SENT)
+        raw_json.decode_json(payload, raw_json.MAX_NESTING_SENT)
     except raw_json.NotJSON:
         return False
     return True

@@ -89,7 +89,9 @@ class _Streams:
                 for stream in restore(record.payload).streams.values():
                     self._opened(stream.stream_id, {name: stream.value(name) for name in stream.fields})
         elif record.kind in _OPENINGS and record.event == ENVELOPE and record.participant == kinds.GATEWAY:
-            self._opened(str(record.stream_id), raw_json.decode(record.payload, raw_json.MAX_NESTING_SENT)["payload"])
+            self._opened(
+                str(record.stream_id), raw_json.decode_json(record.payload, raw_json.MAX_NESTING_SENT)["payload"]
+            )
 
     def _opened(self, stream_id: str, payload: dict[str, Any]) -> None:
         usual = _encoding(payload.get("content_type") or payload.get("format"))
@@ -108,7 +110,7 @@ class _Streams:
 def _described(descriptor: dict[str, Any], usual: str) -> tuple[str, bytes]:
     """Return the encoding and the schema of a format descriptor."""
     if isinstance(descriptor.get("schema"), dict):
-        return JSON, raw_json.encode(descriptor["schema"])
+        return JSON, raw_json.encode_json(descriptor["schema"])
     return _encoding(descriptor.get("mime_type"), usual), b""
 
 
@@ -151,9 +153,9 @@ class _Export:
             if format_.encoding == JSON and not is_json(data):
                 format_ = _Format()
         else:
-            payload = raw_json.split(raw_json.split(record.payload)["payload"])
+            payload = raw_json.split_json(raw_json.split_json(record.payload)["payload"])
             data = payload.get("content", b"null")
-            format_ = self._streams.format_of(stream_id, raw_json.decode(payload.get("format_id", b"null")))
+            format_ = self._streams.format_of(stream_id, raw_json.decode_json(payload.get("format_id", b"null")))
             if format_.encoding != JSON:
                 format_ = _Format(format_.id, JSON)
         about = {"stream_id": stream_id, "writer": record.participant, "format_id": format_.id}

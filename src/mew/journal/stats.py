@@ -132,7 +132,7 @@ def _add_block(info: JournalStats, block: Block) -> None:
         elif entry.event == CHECKPOINT:
             info.last_checkpoint = entry.position
         elif entry.event == START:
-            info.epochs.append(str(raw_json.decode(entry.payload)["epoch"]))
+            info.epochs.append(str(raw_json.decode_json(entry.payload)["epoch"]))
     info.until = rfc3339(block.head.time)
 
 

@@ -36,7 +36,7 @@ class Admission:
             with suppress(raw_json.NotJSON):
                 # The sender is not known yet, so this work cannot be charged to any budget.
                 if raw_json.count_slow_numbers(message) <= JOIN_SLOW_UNITS:
-                    values = raw_json.decode(message)
+                    values = raw_json.decode_json(message)
             if isinstance(values, dict) and is_join(values):
                 return read_join(values)
         raise Unauthenticated("join first: the first message must be a `system/join` with a token")
@@ -128,7 +128,7 @@ def reject_connection(
     `cause` is the id of the join message.
     """
     new_id = stamp.new_id
-    message = compose(kinds.ERROR, raw_json.encode(refusal.payload()), stamp, correlation_id=cause)
+    message = compose(kinds.ERROR, raw_json.encode_json(refusal.payload()), stamp, correlation_id=cause)
     return [
         Deliver(OneConnection(connection), kinds.ERROR, new_id, message),
         Close(connection, refusal.close_code or 4401, refusal.code),

@@ -17,10 +17,10 @@ from mew.protocol.capabilities import Capability, CapabilitySet, Decision, Misma
 from mew.protocol.envelope import Envelope
 from mew.protocol.patterns import MISSING, TextTooLong, compile_value
 from mew.protocol.streams import LIVE, READY, Status
-from mew.protocol.work import MOST_SCANNED, ScannedTooMuch, Work
+from mew.protocol.work import MAX_SCANNED, ScannedTooMuch, Work
 
 _TOO_MUCH: Final = (
-    f"its capabilities would be tried on over {MOST_SCANNED} characters; send less at a time, or hold fewer patterns"
+    f"its capabilities would be tried on over {MAX_SCANNED} characters; send less at a time, or hold fewer patterns"
 )
 _ASKED_AS: Final = {
     kinds.STREAM_REQUEST: (kinds.STREAM_REQUEST, kinds.STREAM_MANAGE),
@@ -227,7 +227,7 @@ def _quoted(value: Any) -> str:
     """Return a value or a pattern as text, shortened to `QUOTED_LENGTH`."""
     if isinstance(value, dict):
         return "an object"
-    text = value if isinstance(value, str) else raw_json.encode(value).decode()
+    text = value if isinstance(value, str) else raw_json.encode_json(value).decode()
     cut = text[:QUOTED_LENGTH]
     shown = repr(cut) if isinstance(value, str) else cut
     return shown if cut == text else f"{shown}…"

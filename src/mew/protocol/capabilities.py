@@ -142,7 +142,7 @@ def read_capability(value: Any, where: str) -> Capability:
         raise InvalidEnvelope(f"`{where}.to` must be a string or an array of strings")
     if _depth(value) > MAX_DEPTH:
         raise InvalidEnvelope(f"`{where}` is nested deeper than {MAX_DEPTH} levels")
-    text, size = raw_json.encode(value), _size(value)
+    text, size = raw_json.encode_json(value), _size(value)
     if size > MAX_SIZE or len(text) > MAX_TEXT:
         raise InvalidEnvelope(f"`{where}` has over {MAX_SIZE} values or {MAX_TEXT} bytes")
     return Capability(
@@ -266,7 +266,7 @@ def _with_every_depth(sourced: Iterable[tuple[str, Capability]]) -> Iterator[tup
         together = [capability]
         if capability.pattern["kind"] == "*":
             twin = {**capability.pattern, "kind": "**"}  # not measured again: the longest pattern needs a twin too
-            together.append(msgspec.structs.replace(capability, pattern=twin, text=raw_json.encode(twin)))
+            together.append(msgspec.structs.replace(capability, pattern=twin, text=raw_json.encode_json(twin)))
         for each in together:
             if each.text not in listed:
                 listed.add(each.text)

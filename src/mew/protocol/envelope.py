@@ -13,13 +13,13 @@ from mew.protocol.errors import InvalidEnvelope
 from mew.protocol.timestamps import is_rfc3339, rfc3339
 
 ID_LENGTH: Final = 256
-MOST_NAMED: Final = {"to": 10_000, "correlation_id": 1_024}
+MAX_LIST_LENGTHS: Final = {"to": 10_000, "correlation_id": 1_024}
 """Most elements of each list in an incoming message. Recorded messages may have more."""
 PAYLOAD_FIELDS: Final = 1_024
 """Most fields of a payload that the gateway splits into fields and rebuilds."""
 _NULL: Final = b"null"
 _STAMPED: Final = frozenset({"protocol", "id", "ts", "from"})
-_PROTOCOL: Final = raw_json.encode(kinds.PROTOCOL)
+_PROTOCOL: Final = raw_json.encode_json(kinds.PROTOCOL)
 
 
 class Envelope(msgspec.Struct, frozen=True, kw_only=True):
@@ -36,24 +36,26 @@ class Envelope(msgspec.Struct, frozen=True, kw_only=True):
 
     def encode(self) -> bytes:
         """Return the envelope as compact JSON, as it is sent out."""
-        return raw_json.join(self.fields)
+        return raw_json.join_json(self.fields)
 
     def with_payload(self, fields: dict[str, bytes]) -> "Envelope":
         """Return a copy of the envelope with these payload fields."""
-        text = raw_json.join(fields)
-        return msgspec.structs.replace(self, payload=raw_json.decode(text), fields={**self.fields, "payload": text})
+        text = raw_json.join_json(fields)
+        return msgspec.structs.replace(
+            self, payload=raw_json.decode_json(text), fields={**self.fields, "payload": text}
+        )
 
     def with_context(self, context: str) -> "Envelope":
         """Return a copy of the envelope with this context, unless its sender gave one."""
         if self.fields.get("context", _NULL) != _NULL:
             return self
-        return msgspec.structs.replace(self, fields={**self.fields, "context": raw_json.encode(context)})
+        return msgspec.structs.replace(self, fields={**self.fields, "context": raw_json.encode_json(context)})
 
     def payload_fields(self) -> dict[str, bytes]:
         """Return the JSON text of each payload field. Raises `InvalidEnvelope` if there are too many."""
         if len(self.payload) > PAYLOAD_FIELDS:
             raise InvalidEnvelope(f"the payload of {self.kind!r} may have {PAYLOAD_FIELDS} fields")
-        return raw_json.split(self.fields["payload"]) if "payload" in self.fields else {}
+        return raw_json.split_json(self.fields["payload"]) if "payload" in self.fields else {}
 
 
 def read_object(
@@ -67,14 +69,14 @@ def read_object(
     Raises `InvalidEnvelope` if the message is not a valid JSON object.
     """
     try:
-        values = raw_json.decode(message, max_nesting, containers)
+        values = raw_json.decode_json(message, max_nesting, containers)
     except raw_json.NotJSON as error:
         raise InvalidEnvelope(f"not JSON: {error}") from None
     if not isinstance(values, dict):
         raise InvalidEnvelope("a message is a JSON object, or a frame that begins with '#'")
     if most_fields is not None and len(values) > most_fields:
         raise InvalidEnvelope(f"a message may have {most_fields} fields; this one has {len(values)}")
-    return values, raw_json.split(message)
+    return values, raw_json.split_json(message)
 
 
 class Stamp(msgspec.Struct, frozen=True):
@@ -85,7 +87,7 @@ class Stamp(msgspec.Struct, frozen=True):
     now: int
 
 
-def receive(values: dict[str, Any], fields: dict[str, bytes], stamp: Stamp) -> Envelope:
+def stamp_envelope(values: dict[str, Any], fields: dict[str, bytes], stamp: Stamp) -> Envelope:
     """Return the stamped envelope of a participant's message.
 
     Raises `InvalidEnvelope`, which names the field (protocol §1).
@@ -117,7 +119,7 @@ def receive(values: dict[str, Any], fields: dict[str, bytes], stamp: Stamp) -> E
 
 def check_lists(values: Mapping[str, Any]) -> None:
     """Raise `InvalidEnvelope` if a message has too many recipients or correlation ids."""
-    for name, most in MOST_NAMED.items():
+    for name, most in MAX_LIST_LENGTHS.items():
         value = values.get(name)
         if isinstance(value, list) and len(value) > most:
             raise InvalidEnvelope(f"`{name}` may have {most} elements; this one has {len(value)}")
@@ -151,17 +153,17 @@ def _stamped(
     if isinstance(values.get("correlation_id"), str):
         fields["correlation_id"] = b"[" + fields["correlation_id"] + b"]"
     if _STAMPED.isdisjoint(fields):
-        made = {"protocol": _PROTOCOL, "id": raw_json.encode(envelope_id), "ts": raw_json.encode(ts)}
-        return {**made, "from": raw_json.encode(sender), **fields}
+        made = {"protocol": _PROTOCOL, "id": raw_json.encode_json(envelope_id), "ts": raw_json.encode_json(ts)}
+        return {**made, "from": raw_json.encode_json(sender), **fields}
     stamps: dict[str, bytes] = {}
     if values.get("protocol") is None:
         stamps["protocol"] = _PROTOCOL
     if values.get("id") != envelope_id:
-        stamps["id"] = raw_json.encode(envelope_id)
+        stamps["id"] = raw_json.encode_json(envelope_id)
     if values.get("ts") != ts:
-        stamps["ts"] = raw_json.encode(ts)
+        stamps["ts"] = raw_json.encode_json(ts)
     if values.get("from") != sender:
-        stamps["from"] = raw_json.encode(sender)
+        stamps["from"] = raw_json.encode_json(sender)
     if not stamps:
         return fields
     missing = {key: text for key, text in stamps.items() if key not in fields}
@@ -194,21 +196,21 @@ def compose(kind: str, payload: bytes, stamp: Stamp, **optional: Any) -> bytes:
     """Return the JSON of an envelope from the gateway itself; `optional` are `to`, `correlation_id` and `context`."""
     fields = {
         "protocol": _PROTOCOL,
-        "id": raw_json.encode(stamp.new_id),
-        "ts": raw_json.encode(rfc3339(stamp.now)),
-        "from": raw_json.encode(stamp.sender),
+        "id": raw_json.encode_json(stamp.new_id),
+        "ts": raw_json.encode_json(rfc3339(stamp.now)),
+        "from": raw_json.encode_json(stamp.sender),
     }
     if optional.get("to"):
-        fields["to"] = raw_json.encode(optional["to"])
-    fields["kind"] = raw_json.encode(kind)
+        fields["to"] = raw_json.encode_json(optional["to"])
+    fields["kind"] = raw_json.encode_json(kind)
     for name in ("correlation_id", "context"):
         if optional.get(name):
-            fields[name] = raw_json.encode(optional[name])
+            fields[name] = raw_json.encode_json(optional[name])
     fields["payload"] = payload
-    return raw_json.join(fields)
+    return raw_json.join_json(fields)
 
 
 def parse(message: bytes) -> Envelope:
     """Parse an envelope that a gateway sent or recorded."""
     values, fields = read_object(message, raw_json.MAX_NESTING_SENT)
-    return receive(values, fields, Stamp(sender=str(values.get("from", "")), new_id="", now=0))
+    return stamp_envelope(values, fields, Stamp(sender=str(values.get("from", "")), new_id="", now=0))

@@ -29,7 +29,7 @@ from mew.protocol.handlers.proposals import is_own_withdrawal
 from mew.protocol.records import Record
 from mew.protocol.space import SpaceCore
 from mew.protocol.state import Presence, SpaceState
-from mew.protocol.streams import StreamEntry, reference
+from mew.protocol.streams import StreamEntry, referenced_stream_id
 from mew.protocol.transition import Transition
 from mew.protocol.work import KINDS_PER_UNIT, Work
 
@@ -103,25 +103,25 @@ def explain_message(space: SpaceCore, participant: str, message: bytes, now: int
     if not space.state.knows(participant):
         raise ParticipantNotFound(f"no participant {participant!r}", participant_id=participant)
     now, session = space.time_at(now), _session_of(space, participant)
-    turn = _DryRun(_as_if_present(space, session, now), now)
-    incoming = IncomingMessage(turn, participant, message)
+    transition = _DryRun(_as_if_present(space, session, now), now)
+    incoming = IncomingMessage(transition, participant, message)
     refusal = None
     try:
         with suppress(_Passed):
-            _run_checks(turn, session, incoming)
+            _run_checks(transition, session, incoming)
     except ProtocolError as refused:
         refusal = refused
     if incoming.envelope is None:
         joins = is_join(incoming.values)
         return Explanation(kinds.JOIN if joins else None, _EVERYONE if joins else _NOTHING, refusal, incoming.units)
     work = Work()
-    right = _right(turn.space, incoming.envelope, work, now)
+    right = _right(transition.space, incoming.envelope, work, now)
     return Explanation(incoming.envelope.kind, right, refusal, incoming.units + work.units)
 
 
 def _session_of(space: SpaceCore, participant: str) -> Session:
     """The session of the participant. If there is none, the one that a post would create (protocol §5)."""
-    seat = space.seats.get(participant)
+    seat = space.connections.get(participant)
     if seat is not None:
         return space.sessions[seat]
     return Session(connection=f"http:{participant}", participant=participant, transport="http")
@@ -158,10 +158,10 @@ def _without_grants(state: SpaceState, due: dict[str, set[str]]) -> SpaceState:
     )
 
 
-def _run_checks(turn: Transition, session: Session, incoming: IncomingMessage) -> None:
-    """Run the same steps as `dispatch.post`."""
-    presence.require_not_kicked(turn, session.participant)
-    turn.space.pass_time(turn.now)
+def _run_checks(transition: Transition, session: Session, incoming: IncomingMessage) -> None:
+    """Run the same steps as `dispatch.post_message`."""
+    presence.require_not_kicked(transition, session.participant)
+    transition.space.pass_time(transition.now)
     incoming.refuse_frame()
     incoming.carry_out(session, counted=False)
 
@@ -195,7 +195,7 @@ def _right(space: SpaceCore, envelope: Envelope, work: Work, now: int) -> Author
 
 def _named_stream(space: SpaceCore, envelope: Envelope) -> StreamEntry | None:
     with suppress(InvalidEnvelope):
-        named = reference(envelope)
+        named = referenced_stream_id(envelope)
         return None if named is None else space.state.streams.get(named)
     return None
 
@@ -216,7 +216,7 @@ def _right_over(space: SpaceCore, stream: StreamEntry, envelope: Envelope, work:
 
 
 BY_CAPABILITY: Final = tuple(
-    sorted(kind for kind in kinds.KINDS - kinds.NO_CAPABILITY - {kinds.JOIN} if not kinds.is_reserved(kind))
+    sorted(kind for kind in kinds.KINDS - kinds.NO_CAPABILITY - {kinds.JOIN} if not kinds.is_reserved_kind(kind))
 )
 """All kinds of the protocol that require a capability."""
 BY_OWNERSHIP: Final = tuple(sorted(kinds.DECIDED_BY_OWNERSHIP - {kinds.HEARTBEAT}))
@@ -225,7 +225,7 @@ BY_OWNERSHIP: Final = tuple(sorted(kinds.DECIDED_BY_OWNERSHIP - {kinds.HEARTBEAT
 
 STREAM_UNITS: Final = 25
 """Units of work to list the permissions for one stream, in addition to patterns."""
-MOST_UNITS: Final = 50_000
+MAX_UNITS: Final = 50_000
 """Maximum units of work for trying patterns in one answer."""
 
 
@@ -284,7 +284,7 @@ class Actions(msgspec.Struct, frozen=True):
 def list_actions(space: SpaceCore, participant: str, now: int) -> Actions:
     """Return everything that a participant may send now (protocol §5), whether it is present or not.
 
-    Raises `QuotaExceeded` if this takes more than `MOST_UNITS`, or more than may be scanned for one message, and
+    Raises `QuotaExceeded` if this takes more than `MAX_UNITS`, or more than may be scanned for one message, and
     `ParticipantNotFound` for an unknown participant.
     """
     if not space.state.knows(participant):
@@ -304,9 +304,9 @@ def list_actions(space: SpaceCore, participant: str, now: int) -> Actions:
     found = []
     for stream in space.state.streams.values():
         found.append((stream.stream_id, _on(space, stream, participant, work)))
-        if work.is_exhausted or work.units > MOST_UNITS:
+        if work.is_exhausted or work.units > MAX_UNITS:
             message = f"{participant!r} holds too many patterns to list all that it may send; POST one message instead"
-            raise QuotaExceeded(message, quota="listed_actions", limit=MOST_UNITS)
+            raise QuotaExceeded(message, quota="listed_actions", limit=MAX_UNITS)
     return Actions(
         participant,
         tuple(each for each in offered if each is not None),

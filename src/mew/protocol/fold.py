@@ -15,11 +15,11 @@ from mew.protocol.capabilities import Capability, read_capability
 from mew.protocol.proposals import ClosedProposal, OpenProposal, may_be_sent, read_stamp, stamped_fields
 from mew.protocol.records import Record
 from mew.protocol.state import Grant, Presence, SnapshotVersionError, SpaceState, restore
-from mew.protocol.streams import LIVE, StreamEntry, read_entry, read_ready
-from mew.protocol.timestamps import SECOND, instant, rfc3339
+from mew.protocol.streams import LIVE, StreamEntry, read_stream_entry, read_stream_ready
+from mew.protocol.timestamps import SECOND, parse_rfc3339, rfc3339
 from mew.protocol.work import Work
 
-LONGEST_TIMEOUT: Final = 31_536_000
+MAX_TIMEOUT_SECONDS: Final = 31_536_000
 """Longest duration of a pause or a grant that ends, in seconds."""
 SHUTDOWN_SECONDS: Final = 5
 """Seconds that a participant stays connected after a shutdown, to send its last messages (protocol §3)."""
@@ -67,13 +67,13 @@ def advance_frame_number(state: SpaceState, stream_id: str, count: int) -> int:
 
 def _start(state: SpaceState, record: Record) -> None:
     """Begin a new epoch. Participants that were still present have just left (architecture, Journal)."""
-    start = raw_json.decode(record.payload)
+    start = raw_json.decode_json(record.payload)
     state.epoch = start["epoch"]
     state.configured = {
         name: None if held is None else _capabilities(held) for name, held in start["participants"].items()
     }
     state.defaults = _capabilities(start["defaults"])
-    state.configuration = raw_json.encode({key: value for key, value in start.items() if key not in _IN_STATE})
+    state.configuration = raw_json.encode_json({key: value for key, value in start.items() if key not in _IN_STATE})
     for participant in list(state.present):
         _depart(state, participant, record.time)
     for voter in {voter for proposal in state.proposals.values() for voter in proposal.votes}:
@@ -86,7 +86,7 @@ _IN_STATE: Final = frozenset({"epoch", "participants", "defaults"})
 
 def _join(state: SpaceState, record: Record) -> None:
     if record.participant not in state.present:
-        joined = raw_json.decode(record.payload)
+        joined = raw_json.decode_json(record.payload)
         state.present[record.participant] = Presence(joined["transport"], joined.get("anonymous", False))
     state.left.pop(record.participant, None)
     if state.closing.get(record.participant, record.time + 1) <= record.time:
@@ -124,13 +124,13 @@ def _data(state: SpaceState, record: Record) -> None:
 
 
 def _opened(state: SpaceState, record: Record) -> None:
-    stream = read_entry(state.space_id, _payload_fields(record))
+    stream = read_stream_entry(state.space_id, _payload_fields(record))
     state.stream_count += 1
     _register(state, stream)
 
 
 def _readied(state: SpaceState, record: Record) -> None:
-    stream = read_ready(state.space_id, _payload_fields(record), rfc3339(record.time))
+    stream = read_stream_ready(state.space_id, _payload_fields(record), rfc3339(record.time))
     if stream.stream_id == f"stream-{state.stream_count + 1}":
         state.stream_count += 1
     else:
@@ -177,7 +177,7 @@ def _capability_granted(state: SpaceState, record: Record) -> None:
     )
     state.grants[recipient] = state.grants.get(recipient, ()) + granted
     seconds = payload.get("timeout_seconds")
-    if granted and type(seconds) in {int, float} and 0 < seconds <= LONGEST_TIMEOUT:
+    if granted and type(seconds) in {int, float} and 0 < seconds <= MAX_TIMEOUT_SECONDS:
         ends = state.grant_ends.setdefault(recipient, {})
         ends[str(record.envelope_id)] = record.time + round(seconds * SECOND)
 
@@ -258,16 +258,16 @@ def _shut_down(state: SpaceState, record: Record) -> None:
 
 
 def _recipients(state: SpaceState, record: Record) -> list[str]:
-    to = raw_json.decode(record.payload).get("to") or []
+    to = raw_json.decode_json(record.payload).get("to") or []
     return [participant for participant in to if state.knows(participant)]
 
 
 def _payload(record: Record) -> Any:
-    return raw_json.decode(record.payload).get("payload", {})
+    return raw_json.decode_json(record.payload).get("payload", {})
 
 
 def _payload_fields(record: Record) -> dict[str, bytes]:
-    return raw_json.split(raw_json.split(record.payload)["payload"])
+    return raw_json.split_json(raw_json.split_json(record.payload)["payload"])
 
 
 def _capabilities(values: list[Any]) -> tuple[Capability, ...]:
@@ -280,8 +280,8 @@ def _proposal_opened(state: SpaceState, record: Record) -> None:
     stamp = read_stamp(fields)
     if stamp is None or stamp.position != record.position:
         return
-    payload, expires = fields.get("payload", b"{}"), instant(str(stamp.expires_at))
-    method, presence = raw_json.decode(payload).get("method"), state.present.get(record.participant)
+    payload, expires = fields.get("payload", b"{}"), parse_rfc3339(str(stamp.expires_at))
+    method, presence = raw_json.decode_json(payload).get("method"), state.present.get(record.participant)
     if expires is None or presence is None or not isinstance(method, str) or record.envelope_id in state.proposals:
         return
     forgotten = state.closed_proposals.pop(str(record.envelope_id), None)
@@ -292,7 +292,7 @@ def _proposal_opened(state: SpaceState, record: Record) -> None:
         proposal_id=str(record.envelope_id),
         proposer=record.participant,
         anonymous=presence.anonymous,
-        to=tuple(raw_json.decode(fields.get("to", b"null")) or ()),
+        to=tuple(raw_json.decode_json(fields.get("to", b"null")) or ()),
         method=method,
         digest=stamp.digest,
         opened=record.time,
@@ -326,7 +326,7 @@ def _proposal_approved(state: SpaceState, record: Record) -> None:
 
 def _proposal_ended(state: SpaceState, record: Record) -> None:
     """Apply the gateway's `mcp/proposal-closed`: an end that no participant sent."""
-    payload = raw_json.decode(record.payload)["payload"]
+    payload = raw_json.decode_json(record.payload)["payload"]
     proposal = state.proposals.get(payload["proposal"])
     if proposal is not None:
         _close_proposal(state, proposal, payload["outcome"], record)
@@ -409,7 +409,7 @@ def _stamped_proposal(state: SpaceState, record: Record) -> OpenProposal | None:
     stamp = read_stamp(fields)
     if stamp is None:
         return None
-    named = raw_json.decode(fields.get("correlation_id", b"[]")) or ()
+    named = raw_json.decode_json(fields.get("correlation_id", b"[]")) or ()
     found = (state.proposals.get(each) for each in named)
     same = (stamp.position, stamp.digest)
     return next((each for each in found if each is not None and (each.position, each.digest) == same), None)

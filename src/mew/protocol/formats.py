@@ -12,7 +12,7 @@ from mew.protocol import raw_json, schema_cost
 from mew.protocol.errors import InvalidEnvelope, InvalidFormat, SchemaViolation, UnknownFormat
 from mew.protocol.schema_cost import (
     HASHED_WEIGHT,
-    MOST_STEPS,
+    MAX_STEPS,
     SchemaTooComplex,
     is_remote,
     measure,
@@ -176,7 +176,7 @@ class _Compiler:
 
     def compile(self, format_id: str, schema: Any, where: str) -> FormatDescriptor:
         """Return the format with its validator. Raises `InvalidFormat` if the schema cannot be used."""
-        size = len(raw_json.encode(schema))
+        size = len(raw_json.encode_json(schema))
         self._work.add(size // _SCHEMA_BYTES_PER_UNIT)
         if size > SCHEMA_BYTES:
             raise InvalidFormat(f"`{where}` is over {SCHEMA_BYTES} bytes")
@@ -189,7 +189,7 @@ class _Compiler:
                 size_limit=schema_cost.COMPILED_BYTES, dfa_size_limit=schema_cost.CACHE_BYTES
             )
             validator = jsonschema_rs.Draft202012Validator(schema, offline=True, pattern_options=options)
-            cost = measure(schema, SUBSCHEMAS_PER_VALUE, MOST_STEPS - self._steps)
+            cost = measure(schema, SUBSCHEMAS_PER_VALUE, MAX_STEPS - self._steps)
         except SchemaTooComplex as error:
             raise InvalidFormat(f"`{where}` cannot be used: {error}") from None
         except (jsonschema_rs.ValidationError, jsonschema_rs.ReferencingError, ValueError) as error:

@@ -28,17 +28,17 @@ def is_frame(message: bytes) -> bool:
     return message[:1] == b"#"
 
 
-def header(stream_id: str) -> bytes:
+def frame_header(stream_id: str) -> bytes:
     """Return the header that precedes a frame's bytes."""
     return b"#" + stream_id.encode() + b"#"
 
 
-def build(stream_id: str, data: bytes) -> bytes:
+def build_frame(stream_id: str, data: bytes) -> bytes:
     """Return a complete frame: header and data."""
-    return header(stream_id) + data
+    return frame_header(stream_id) + data
 
 
-def split(message: bytes) -> tuple[str, bytes]:
+def split_frame(message: bytes) -> tuple[str, bytes]:
     """Return a frame's stream id and bytes. Raises `InvalidEnvelope` if the header is malformed."""
     end = message.find(b"#", 1)
     if end < 0:

@@ -31,7 +31,7 @@ def is_reserved_id(name: str) -> bool:
     return folded in {"gateway", "system"} or folded.startswith("system:")
 
 
-def looks(name: str) -> str:
+def confusable_form(name: str) -> str:
     """Return a normalized form of an id. Two ids with the same form are easily confused.
 
     Ids are ASCII, so letters of other scripts need no handling.
@@ -47,7 +47,7 @@ def is_desired_id(name: object) -> bool:
     return isinstance(name, str) and _SLUG.fullmatch(name) is not None and _NUMBERED.fullmatch(name) is None
 
 
-def namespace(space_id: str, stream_id: str) -> str:
+def stream_namespace(space_id: str, stream_id: str) -> str:
     """Return the canonical name of a stream: space id and stream id (ADR-STR)."""
     return f"{space_id}/{stream_id}"
 

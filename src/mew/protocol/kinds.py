@@ -163,6 +163,6 @@ KINDS = (
 """Every kind that the protocol defines."""
 
 
-def is_reserved(kind: str) -> bool:
+def is_reserved_kind(kind: str) -> bool:
     """Return whether only the gateway may send this kind."""
     return kind in RESERVED or (kind.startswith("system/") and kind not in FROM_PARTICIPANTS)

@@ -100,9 +100,9 @@ class ErrorThrottle:
 
 BUDGETS: Final = ("envelopes", "frames", "work", "bytes")
 """The budget names that a `rate_limited` error can contain."""
-KEPT_SECONDS: Final = 60
+RETENTION_SECONDS: Final = 60
 """Seconds that budgets are kept after their last charge, and rates after a leave: a reconnect clears no debt."""
-MOST_PAYERS: Final = 20_000
+MAX_PAYERS: Final = 20_000
 """Maximum number of participants whose budgets or rates are kept. The longest inactive ones are removed first."""
 _MILLISECOND: Final = SECOND // 1_000
 
@@ -166,8 +166,8 @@ class Budgets:
     def _make_room(self, now: int) -> None:
         """Remove each of the two least recently charged accounts if it has expired, or if there are too many."""
         for payer in list(islice(self._accounts, 2)):
-            expired = self._accounts[payer].used + KEPT_SECONDS * SECOND <= now
-            if expired or len(self._accounts) >= MOST_PAYERS:
+            expired = self._accounts[payer].used + RETENTION_SECONDS * SECOND <= now
+            if expired or len(self._accounts) >= MAX_PAYERS:
                 del self._accounts[payer]
 
 

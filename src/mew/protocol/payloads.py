@@ -92,7 +92,7 @@ class Pause(msgspec.Struct, frozen=True):
 T = TypeVar("T")
 
 
-def read(envelope: Envelope, view: type[T]) -> T:
+def read_payload(envelope: Envelope, view: type[T]) -> T:
     """Return the payload as this view. Raises `InvalidEnvelope`, which names the field and what was expected."""
     try:
         return msgspec.convert(envelope.payload, view)

@@ -74,7 +74,7 @@ class OpenProposal(msgspec.Struct, frozen=True, kw_only=True):
 
     def stamp(self) -> bytes:
         """The field `proposal` of envelopes about this proposal."""
-        return raw_json.encode({"position": self.position, "digest": self.digest})
+        return raw_json.encode_json({"position": self.position, "digest": self.digest})
 
     def entry(self) -> dict[str, Any]:
         """Its entry in `open_proposals`: everything except the payload."""
@@ -92,7 +92,7 @@ class OpenProposal(msgspec.Struct, frozen=True, kw_only=True):
 
     def content(self) -> bytes:
         """The complete proposal, as returned over HTTP."""
-        return raw_json.join({**raw_json.split(raw_json.encode(self.entry())), "payload": self.payload})
+        return raw_json.join_json({**raw_json.split_json(raw_json.encode_json(self.entry())), "payload": self.payload})
 
 
 class ClosedProposal(msgspec.Struct, frozen=True, kw_only=True):
@@ -140,13 +140,13 @@ def read_proposal_field(envelope: Envelope, struct: type[Any]) -> Any:
 
 def proposal_size(payload: bytes, to: tuple[str, ...]) -> int:
     """Bytes of a proposal that count towards the limits."""
-    return len(payload) + len(raw_json.encode(to))
+    return len(payload) + len(raw_json.encode_json(to))
 
 
 def may_be_sent(proposal: OpenProposal, capabilities: CapabilitySet, work: Work) -> bool:
     """Whether the capabilities allow the proposed request. False if checking takes too much work."""
     try:
-        return capabilities.decide(kinds.MCP_REQUEST, raw_json.decode(proposal.payload), proposal.to, work).allowed
+        return capabilities.decide(kinds.MCP_REQUEST, raw_json.decode_json(proposal.payload), proposal.to, work).allowed
     except ScannedTooMuch:
         return False
 
@@ -164,7 +164,7 @@ def proposal_outcome(record: Record) -> str | None:
 
 def stamped_fields(record: Record) -> dict[str, bytes]:
     """Return the fields of an envelope that may have a stamp. Most envelopes have none and are not parsed."""
-    return raw_json.split(record.payload) if b'"proposal"' in record.payload else {}
+    return raw_json.split_json(record.payload) if b'"proposal"' in record.payload else {}
 
 
 def read_stamp(fields: dict[str, bytes]) -> ProposalStamp | None:

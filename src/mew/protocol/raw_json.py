@@ -53,7 +53,7 @@ Fields: TypeAlias = Mapping[str, bytes]
 
 _raw_fields = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _encoder = msgspec.json.Encoder()
-encode = _encoder.encode
+encode_json = _encoder.encode
 _values = msgspec.json.Decoder()
 _fold_digits = bytes.maketrans(b"123456789E", b"000000000e")
 
@@ -62,18 +62,18 @@ class _Keys(dict[str, bytes]):
     """Map each key to `,"key":`. Keys of the envelope are prepared; other keys are encoded on each use, not stored."""
 
     def __missing__(self, key: str) -> bytes:
-        return b"," + encode(key) + b":"
+        return b"," + encode_json(key) + b":"
 
 
 _WORDS = ("protocol", "id", "ts", "from", "to", "kind", "correlation_id", "context", "payload", "stream")
-_keys = _Keys({word: b"," + encode(word) + b":" for word in _WORDS})
+_keys = _Keys({word: b"," + encode_json(word) + b":" for word in _WORDS})
 
 
 class NotJSON(ValueError):
     """The bytes are not a JSON text that the gateway relays. The message gives the reason."""
 
 
-def decode(text: bytes, max_nesting: int = MAX_NESTING, containers: int | None = None) -> Any:
+def decode_json(text: bytes, max_nesting: int = MAX_NESTING, containers: int | None = None) -> Any:
     """Return the value of a JSON text. Raises `NotJSON` if the text is invalid or nested too deeply.
 
     `containers` is the result of `count_parts`, if it is known: a text with few containers is not nested deeply.
@@ -209,12 +209,12 @@ def _long_digits(text: bytes, window: int) -> int:
     return window * sum(1 for _ in islice(windows, MAX_LONG_DIGITS // window + 1))
 
 
-def split(text: bytes) -> dict[str, bytes]:
+def split_json(text: bytes) -> dict[str, bytes]:
     """Return the fields of an object that `decode` has accepted, as unchanged text. The last duplicate key wins."""
     return {key: bytes(value) for key, value in _raw_fields.decode(text).items()}
 
 
-def join(fields: Fields) -> bytes:
+def join_json(fields: Fields) -> bytes:
     """Return the compact JSON object with these fields, in their order."""
     parts = [b"{"]
     for key, value in fields.items():

@@ -86,7 +86,7 @@ def weight(pattern: str) -> int:
     return _SMALL_WEIGHT
 
 
-MOST_STEPS: Final = 20_000
+MAX_STEPS: Final = 20_000
 """Maximum steps to walk all schemas of one request: some hundredths of a second. Usual schemas need far less."""
 
 _ONE_SCHEMA: Final = ("not", "if", "then", "else")
@@ -111,7 +111,7 @@ _UNIQUE_WEIGHTS: Final = (16, 7 * _FRACTION_WEIGHT, 7 * _REMOTE_WEIGHT)
 """Steps that `uniqueItems` adds for plain content, for fractions or long integers, and for remote numbers.
 
 Up to 15 items are compared in pairs, with exact comparison of numbers: 7 comparisons per item."""
-_MOST_COMPARED: Final = 15
+_MAX_COMPARED: Final = 15
 HASHED_WEIGHT: Final = 4
 """Steps that `uniqueItems` adds if there are more items."""
 _APPLICATORS: Final = frozenset((*_ONE_SCHEMA, *_SCHEMAS, *_REFERENCES, *_UNEVALUATED, *_FOR_PARTS))
@@ -162,7 +162,7 @@ def count_subschemas(schema: Any, most: int) -> int:
     return measure(schema, most).subschemas
 
 
-def measure(schema: Any, most: int, steps: int = MOST_STEPS) -> SchemaCost:
+def measure(schema: Any, most: int, steps: int = MAX_STEPS) -> SchemaCost:
     """Return the maximum cost of a schema.
 
     Raises `SchemaTooComplex` if more than `most` subschemas can apply to one value, or if that needs over `steps`.
@@ -207,8 +207,8 @@ def unique_weight(values: list[Any]) -> int:
     while level := [each for each in level if isinstance(each, dict | list)]:
         # A value is compared again for each array level above it.
         lengths = [len(each) for each in level if isinstance(each, list)]
-        weight += compared * any(1 < length <= _MOST_COMPARED for length in lengths)
-        weight += HASHED_WEIGHT * any(length > _MOST_COMPARED for length in lengths)
+        weight += compared * any(1 < length <= _MAX_COMPARED for length in lengths)
+        weight += HASHED_WEIGHT * any(length > _MAX_COMPARED for length in lengths)
         level = [child for each in level for child in (each.values() if isinstance(each, dict) else each)]
     return weight
 

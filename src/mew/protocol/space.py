@@ -33,10 +33,18 @@ from mew.protocol.effects import Effect
 from mew.protocol.errors import InvalidEnvelope, MessageTooLarge, Paused, ProtocolError, StreamNotLive
 from mew.protocol.fold import advance_frame_number, fold
 from mew.protocol.formats import Formats, count_patterns, read_formats
-from mew.protocol.frames import Route, header, split
+from mew.protocol.frames import Route, frame_header, split_frame
 from mew.protocol.handlers import administration, data, presence, timeouts
 from mew.protocol.ids import IdsIgnoringCase
-from mew.protocol.limits import KEPT_SECONDS, MOST_PAYERS, Bucket, Budgets, CapabilityUsage, ErrorThrottle, StreamUsage
+from mew.protocol.limits import (
+    MAX_PAYERS,
+    RETENTION_SECONDS,
+    Bucket,
+    Budgets,
+    CapabilityUsage,
+    ErrorThrottle,
+    StreamUsage,
+)
 from mew.protocol.records import Record
 from mew.protocol.settings import SpaceSettings
 from mew.protocol.state import SpaceState
@@ -63,13 +71,13 @@ class SpaceCore:
         self.tokens = tokens
         self.state = state or SpaceState(space_id=settings.space_id)
         self.sessions: dict[str, Session] = {}
-        self.seats: dict[str, str] = {}
+        self.connections: dict[str, str] = {}
         """The connection that receives the messages of each present participant."""
-        self.http_until: dict[str, int] = {}
+        self.http_expiry: dict[str, int] = {}
         self.roster = Roster()
-        self.awaited: set[str] = set()
+        self.writers_in_grace: set[str] = set()
         """Writers that were disconnected by a gateway restart and have not reconnected yet."""
-        self.suffixes: dict[str, int] = {}
+        self.id_suffixes: dict[str, int] = {}
         """Per desired stream id that is in use, the next number suffix to try."""
         self.stream_usage = StreamUsage()
         self.capability_usage = CapabilityUsage()
@@ -105,9 +113,9 @@ class SpaceCore:
         `now` is in microseconds since 1970. If it is earlier than the last known time, that time is used instead.
         """
         self._now = self.time_at(now)
-        turn = Transition(self, self._now, self.apply)
-        _HANDLERS[type(command)](turn, command)
-        return turn.effects
+        transition = Transition(self, self._now, self.apply)
+        _HANDLERS[type(command)](transition, command)
+        return transition.effects
 
     def time_at(self, now: int) -> int:
         """Return the time of a command that arrives `now`: time in a space never goes back."""
@@ -145,12 +153,12 @@ class SpaceCore:
             wait = self.frame_rate(participant).wait_from_here(tokens=1)
             return self.budgets.over("frames", f"over {limits.frames_per_second:g} frames a second", wait)
         try:
-            stream_id, _ = split(message)
+            stream_id, _ = split_frame(message)
         except InvalidEnvelope as refusal:
             return refusal
         if self.is_muted(participant):
             return Paused(f"{participant!r} is paused", stream_id=stream_id)
-        route = self.stream_route(header(stream_id))
+        route = self.stream_route(frame_header(stream_id))
         if route is None:
             return data.unauthorized_write(participant, stream_id)
         if not route.live:
@@ -258,22 +266,22 @@ class SpaceCore:
             bucket.fill(now)
 
     def forget(self, participant: str) -> None:
-        """Drop the data of a participant that left. Its rates are kept for `KEPT_SECONDS`."""
-        for table in (self.http_until, self.seats):
+        """Drop the data of a participant that left. Its rates are kept for `RETENTION_SECONDS`."""
+        for table in (self.http_expiry, self.connections):
             table.pop(participant, None)
         self._left.pop(participant, None)
         self._left[participant] = self._now
-        if len(self._left) > MOST_PAYERS:
+        if len(self._left) > MAX_PAYERS:
             self._forget_rates(next(iter(self._left)))
 
     def forget_rates(self, now: int) -> None:
-        """Drop the rates of participants that left at least `KEPT_SECONDS` ago and have not reconnected."""
-        for participant in [name for name, left in self._left.items() if left + KEPT_SECONDS * SECOND <= now]:
+        """Drop the rates of participants that left at least `RETENTION_SECONDS` ago and have not reconnected."""
+        for participant in [name for name, left in self._left.items() if left + RETENTION_SECONDS * SECOND <= now]:
             self._forget_rates(participant)
 
     def _forget_rates(self, participant: str) -> None:
         del self._left[participant]
-        if participant not in self.seats:
+        if participant not in self.connections:
             for table in (self._envelope_rates, self._frame_rates, self._throttles):
                 table.pop(participant, None)
 
@@ -302,7 +310,7 @@ class SpaceCore:
         elif record.kind in _WITH_AN_END:
             self.next_end = 0
 
-    def let_end(self, ended: dict[str, tuple[str, ...]]) -> None:
+    def end_grants(self, ended: dict[str, tuple[str, ...]]) -> None:
         """Withdraw the capabilities of expired grants, given per recipient. Their end is recorded later."""
         now_ended: dict[str, ExpiredGrants] = {}
         for participant, grant_ids in ended.items():
@@ -362,7 +370,7 @@ class SpaceCore:
     def _derive_stream(self, stream_id: str) -> None:
         stream = self.state.streams.get(stream_id)
         if stream is None:
-            self._routes.pop(header(stream_id), None)
+            self._routes.pop(frame_header(stream_id), None)
             self._formats.pop(stream_id, None)
             self._patterns.pop(stream_id, None)
             self.stream_usage.drop(stream_id)
@@ -370,7 +378,7 @@ class SpaceCore:
         if stream_id not in self._patterns:
             self._patterns[stream_id] = count_patterns(stream.value("formats"))
         self.stream_usage.put(stream)
-        self._routes[header(stream_id)] = Route(
+        self._routes[frame_header(stream_id)] = Route(
             stream_id=stream_id,
             owner=stream.owner,
             writers=frozenset(stream.writers) if stream.status == LIVE else frozenset(),
@@ -391,16 +399,16 @@ _ABOUT_STREAMS: Final = kinds.ENDINGS | {
 _ABOUT_PAUSES: Final = frozenset({kinds.PAUSE, kinds.RESUME, kinds.SHUTDOWN, kinds.INVITE})
 _WITH_AN_END: Final = frozenset({kinds.MCP_PROPOSAL, kinds.CAPABILITY_GRANT})
 _HANDLERS: Final[dict[type, Callable[[Transition, Any], None]]] = {
-    Start: timeouts.start,
-    Join: presence.join,
-    AttachOutputLog: presence.attach,
-    Leave: presence.leave,
-    Receive: dispatch.receive,
-    Post: dispatch.post,
-    Poll: dispatch.poll,
-    ReportLoss: data.lose,
-    Tick: timeouts.tick,
-    Checkpoint: presence.checkpoint,
-    RefuseConnection: administration.refuse_connection,
-    Administer: administration.administer,
+    Start: timeouts.begin_epoch,
+    Join: presence.join_connection,
+    AttachOutputLog: presence.attach_output_log,
+    Leave: presence.leave_connection,
+    Receive: dispatch.receive_message,
+    Post: dispatch.post_message,
+    Poll: dispatch.poll_messages,
+    ReportLoss: data.report_loss,
+    Tick: timeouts.pass_tick,
+    Checkpoint: presence.record_checkpoint,
+    RefuseConnection: administration.record_refused_connection,
+    Administer: administration.record_action,
 }

@@ -286,7 +286,7 @@ def _capabilities(texts: list[msgspec.Raw] | None) -> tuple[Capability, ...] | N
 
 
 def _capability(text: msgspec.Raw) -> Capability:
-    return read_capability(raw_json.decode(bytes(text)), "snapshot")
+    return read_capability(raw_json.decode_json(bytes(text)), "snapshot")
 
 
 def _save_grant(grant: Grant) -> _Grant:
@@ -318,7 +318,7 @@ def _save_stream(state: SpaceState, stream: StreamEntry) -> _Stream:
         created=stream.created,
         direction=msgspec.Raw(stream.direction),
         encoding=msgspec.Raw(stream.encoding),
-        fields=msgspec.Raw(raw_json.join(stream.fields)),
+        fields=msgspec.Raw(raw_json.join_json(stream.fields)),
         frames=state.frames[stream.stream_id],
         sequences=state.sequences.get(stream.stream_id, {}),
     )
@@ -335,5 +335,5 @@ def _load_stream(saved: _Stream) -> StreamEntry:
         created=saved.created,
         direction=bytes(saved.direction),
         encoding=bytes(saved.encoding),
-        fields=raw_json.split(bytes(saved.fields)),
+        fields=raw_json.split_json(bytes(saved.fields)),
     )

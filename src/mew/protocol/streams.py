@@ -11,7 +11,7 @@ import msgspec
 from mew.protocol import raw_json
 from mew.protocol.envelope import Envelope
 from mew.protocol.errors import InvalidEnvelope
-from mew.protocol.ids import namespace
+from mew.protocol.ids import stream_namespace
 
 READY: Final = "ready"
 LIVE: Final = "live"
@@ -42,7 +42,7 @@ class StreamEntry(msgspec.Struct, frozen=True, kw_only=True):
     def value(self, name: str) -> Any:
         """Return the decoded value of a request field, or None if it was not given."""
         text = self.fields.get(name)
-        return None if text is None else raw_json.decode(text)
+        return None if text is None else raw_json.decode_json(text)
 
     @property
     def targets(self) -> tuple[str, ...] | None:
@@ -57,7 +57,7 @@ def new_stream(
     """Create the stream that a request or an announce describes."""
     return StreamEntry(
         stream_id=stream_id,
-        namespace=namespace(space_id, stream_id),
+        namespace=stream_namespace(space_id, stream_id),
         creator=creator,
         owner=creator,
         writers=(creator,),
@@ -74,9 +74,9 @@ def _given(request: raw_json.Fields, name: str, default: bytes) -> bytes:
     return default if text == b"null" else text
 
 
-def entry(stream: StreamEntry, *, owner_connected: bool, frames: int) -> bytes:
+def encode_stream_entry(stream: StreamEntry, *, owner_connected: bool, frames: int) -> bytes:
     """Return the entry of a stream for a welcome and `stream/open`: the request's fields, overlaid by the gateway's."""
-    known = raw_json.encode(
+    known = raw_json.encode_json(
         {
             "stream_id": stream.stream_id,
             "namespace": stream.namespace,
@@ -87,12 +87,12 @@ def entry(stream: StreamEntry, *, owner_connected: bool, frames: int) -> bytes:
             "frames": frames,
         }
     )
-    return raw_json.join(
+    return raw_json.join_json(
         {
-            "stream_id": raw_json.encode(stream.stream_id),
-            "owner": raw_json.encode(stream.owner),
-            "authorized_writers": raw_json.encode(stream.writers),
-            "created": raw_json.encode(stream.created),
+            "stream_id": raw_json.encode_json(stream.stream_id),
+            "owner": raw_json.encode_json(stream.owner),
+            "authorized_writers": raw_json.encode_json(stream.writers),
+            "created": raw_json.encode_json(stream.created),
             "direction": stream.direction,
             "encoding": stream.encoding,
             **stream.fields,
@@ -101,7 +101,7 @@ def entry(stream: StreamEntry, *, owner_connected: bool, frames: int) -> bytes:
     )
 
 
-def ready_payload(stream: StreamEntry, announce: raw_json.Fields) -> bytes:
+def stream_ready_payload(stream: StreamEntry, announce: raw_json.Fields) -> bytes:
     """Return the payload of `stream/ready`: all announced fields, and the canonical name (ADR-STR).
 
     It is sent in the gateway's name. So it omits announced fields that could pass for fields of the gateway.
@@ -120,27 +120,27 @@ def ready_payload(stream: StreamEntry, announce: raw_json.Fields) -> bytes:
         },
     }
     echoed = {name: text for name, text in announce.items() if name not in _UNFORGEABLE}
-    return raw_json.join({**echoed, "stream": raw_json.encode(canonical)})
+    return raw_json.join_json({**echoed, "stream": raw_json.encode_json(canonical)})
 
 
-def read_entry(space_id: str, payload: raw_json.Fields) -> StreamEntry:
+def read_stream_entry(space_id: str, payload: raw_json.Fields) -> StreamEntry:
     """Return the stream described by the payload of a `stream/open`, which is the stream's entry."""
-    creator = str(raw_json.decode(payload["owner"]))
-    stream_id = str(raw_json.decode(payload["stream_id"]))
-    created = str(raw_json.decode(payload["created"]))
+    creator = str(raw_json.decode_json(payload["owner"]))
+    stream_id = str(raw_json.decode_json(payload["stream_id"]))
+    created = str(raw_json.decode_json(payload["created"]))
     return new_stream(space_id, stream_id, creator, LIVE, created, payload)
 
 
-def read_ready(space_id: str, payload: raw_json.Fields, created: str) -> StreamEntry:
+def read_stream_ready(space_id: str, payload: raw_json.Fields, created: str) -> StreamEntry:
     """Return the stream described by the payload of a `stream/ready` that was sent at this time."""
-    canonical = raw_json.decode(payload["stream"])
+    canonical = raw_json.decode_json(payload["stream"])
     return new_stream(space_id, canonical["stream_id"], canonical["creator"], READY, created, payload)
 
 
 # References in envelopes
 
 
-def reference(envelope: Envelope) -> str | None:
+def referenced_stream_id(envelope: Envelope) -> str | None:
     """Return the id of the stream that an envelope names, or None. Raises `InvalidEnvelope` if two fields differ."""
     payload = envelope.payload
     nested = payload.get("stream")
@@ -151,40 +151,40 @@ def reference(envelope: Envelope) -> str | None:
     return named[0] if named else None
 
 
-def checked_reference(space_id: str, envelope: Envelope) -> str:
+def require_stream_id(space_id: str, envelope: Envelope) -> str:
     """Return the stream id that an envelope must name, and check its namespace, if given.
 
     Raises `InvalidEnvelope` if the id is missing or the namespace is wrong.
     """
-    stream_id = reference(envelope)
+    stream_id = referenced_stream_id(envelope)
     if stream_id is None:
         raise InvalidEnvelope(f"{envelope.kind}: `payload.stream_id` is missing or not a string")
-    check_namespace(space_id, envelope, stream_id)
+    check_stream_namespace(space_id, envelope, stream_id)
     return stream_id
 
 
-def check_namespace(space_id: str, envelope: Envelope, stream_id: str) -> None:
+def check_stream_namespace(space_id: str, envelope: Envelope, stream_id: str) -> None:
     """Raise `InvalidEnvelope` if the given namespace is not the namespace of the stream."""
     nested = envelope.payload.get("stream")
     if nested is not None and not isinstance(nested, dict):
         raise InvalidEnvelope(f"{envelope.kind}: `payload.stream` must be an object")
     given = None if nested is None else nested.get("namespace")
-    if given is not None and given != namespace(space_id, stream_id):
-        raise InvalidEnvelope(f"`payload.stream.namespace` is {given!r}, not {namespace(space_id, stream_id)!r}")
+    if given is not None and given != stream_namespace(space_id, stream_id):
+        raise InvalidEnvelope(f"`payload.stream.namespace` is {given!r}, not {stream_namespace(space_id, stream_id)!r}")
 
 
-def completed(space_id: str, envelope: Envelope, stream_id: str) -> Envelope:
+def complete_reference(space_id: str, envelope: Envelope, stream_id: str) -> Envelope:
     """Return the envelope with the stream's full name in `payload.stream`, and in `context` if the sender set none."""
-    name = namespace(space_id, stream_id)
+    name = stream_namespace(space_id, stream_id)
     nested = envelope.payload.get("stream") or {}
     if nested.get("stream_id") != stream_id or nested.get("namespace") != name:
         fields = envelope.payload_fields()
-        given = raw_json.split(fields["stream"]) if nested else {}
-        whole = {"stream_id": raw_json.encode(stream_id), "namespace": raw_json.encode(name)}
-        fields["stream"] = raw_json.join({**given, **whole})
+        given = raw_json.split_json(fields["stream"]) if nested else {}
+        whole = {"stream_id": raw_json.encode_json(stream_id), "namespace": raw_json.encode_json(name)}
+        fields["stream"] = raw_json.join_json({**given, **whole})
         envelope = msgspec.structs.replace(
             envelope,
             payload={**envelope.payload, "stream": {**nested, "stream_id": stream_id, "namespace": name}},
-            fields={**envelope.fields, "payload": raw_json.join(fields)},
+            fields={**envelope.fields, "payload": raw_json.join_json(fields)},
         )
     return envelope.with_context(name)

@@ -27,7 +27,7 @@ def _whole_second(seconds: int) -> str:
     return (_EPOCH + timedelta(seconds=seconds)).isoformat()
 
 
-def instant(text: str) -> int | None:
+def parse_rfc3339(text: str) -> int | None:
     """Return the microseconds since 1970 for a text that `rfc3339` wrote; None for any other text."""
     try:
         found = (datetime.fromisoformat(text.removesuffix("Z")) - _EPOCH) // _MICROSECOND

@@ -39,7 +39,17 @@ class GatewayMessage(msgspec.Struct, frozen=True, kw_only=True):
 class Transition:
     """The effects of one command, collected while it is handled."""
 
-    __slots__ = ("_apply", "answer", "effects", "matched", "now", "refusal", "said", "space", "work")
+    __slots__ = (
+        "_apply",
+        "answer_fields",
+        "effects",
+        "matched_capability",
+        "now",
+        "refusal",
+        "sent_bytes",
+        "space",
+        "work",
+    )
 
     def __init__(self, space: "SpaceCore", now: int, apply: Callable[[Record], None]) -> None:
         """Start without any effects. `apply` receives each record: that of a space applies it to the space."""
@@ -49,11 +59,11 @@ class Transition:
         self.effects: list[Effect] = []
         self.work = Work()
         """Work done so far, in addition to the fixed work for every message."""
-        self.said = 0
+        self.sent_bytes = 0
         """Bytes of the envelopes that the gateway itself has sent."""
-        self.matched: str | None = None
+        self.matched_capability: str | None = None
         """The capability that allowed the current envelope."""
-        self.answer: dict[str, Any] = {}
+        self.answer_fields: dict[str, Any] = {}
         """Fields of the HTTP response in addition to id and time."""
         self.refusal: ProtocolError | None = None
         """Error for the HTTP response, if the sender receives a protocol envelope instead of an error."""
@@ -67,7 +77,7 @@ class Transition:
         self.effects.append(CapabilityChecked(envelope.id, envelope.sender, envelope.kind, decision))
         if not decision.allowed:
             raise self._violation(envelope, decision)
-        self.matched = decision.matched
+        self.matched_capability = decision.matched
 
     def _violation(self, envelope: Envelope, decision: Decision) -> CapabilityViolation:
         held = self.space.capabilities(envelope.sender)
@@ -107,55 +117,57 @@ class Transition:
             envelope.id,
             size=len(message),
             payload=message,
-            capability=self.matched,
+            capability=self.matched_capability,
             **columns,
         )
         self._apply(record)
         self.effects.append(record)
 
-    def say(self, saying: GatewayMessage, event: str = records.ENVELOPE, **columns: Any) -> None:
+    def emit(self, message: GatewayMessage, event: str = records.ENVELOPE, **columns: Any) -> None:
         """Record an envelope from the gateway and send it."""
         stamp = Stamp(kinds.GATEWAY, self.space.new_id(), self.now)
-        message = _compose(saying, saying.payload, stamp)
-        self.said += len(message)
-        told: dict[str, Any] = {
+        text = _compose(message, message.payload, stamp)
+        self.sent_bytes += len(text)
+        own_columns: dict[str, Any] = {
             "participant": kinds.GATEWAY,
-            "kind": saying.kind,
+            "kind": message.kind,
             "envelope_id": stamp.new_id,
-            "stream_id": None if saying.stream is None else saying.stream.stream_id,
-            "size": len(message),
-            "payload": message if saying.recorded is None else _compose(saying, saying.recorded, stamp),
+            "stream_id": None if message.stream is None else message.stream.stream_id,
+            "size": len(text),
+            "payload": text if message.recorded is None else _compose(message, message.recorded, stamp),
         }
-        self.record(event, **{**told, **columns})
-        self.effects.append(Deliver(saying.audience, saying.kind, stamp.new_id, message))
+        self.record(event, **{**own_columns, **columns})
+        self.effects.append(Deliver(message.audience, message.kind, stamp.new_id, text))
 
     def send_error(
-        self, audience: Audience, participant: str, refusal: ProtocolError, at_fault: tuple[str, ...] = ()
+        self, audience: Audience, participant: str, refusal: ProtocolError, correlation_id: tuple[str, ...] = ()
     ) -> None:
         """Send `system/error` (protocol §6). The rejection has its own record."""
-        saying = GatewayMessage(
-            kind=kinds.ERROR, payload=raw_json.encode(refusal.payload()), to=(participant,), cause=at_fault
+        message = GatewayMessage(
+            kind=kinds.ERROR, payload=raw_json.encode_json(refusal.payload()), to=(participant,), cause=correlation_id
         )
         stamp = Stamp(kinds.GATEWAY, self.space.new_id(), self.now)
-        message = _compose(saying, saying.payload, stamp)
-        self.said += len(message)
-        self.effects.append(Deliver(audience, kinds.ERROR, stamp.new_id, message))
+        text = _compose(message, message.payload, stamp)
+        self.sent_bytes += len(text)
+        self.effects.append(Deliver(audience, kinds.ERROR, stamp.new_id, text))
 
-    def say_of(self, stream: StreamEntry, kind: str, cause: tuple[str, ...], **payload: Any) -> None:
+    def emit_for_stream(self, stream: StreamEntry, kind: str, cause: tuple[str, ...], **payload: Any) -> None:
         """Send all participants an envelope about a stream. Fields that are None are left out."""
-        told = {name: value for name, value in payload.items() if value is not None}
+        fields = {name: value for name, value in payload.items() if value is not None}
         reference = {"stream_id": stream.stream_id, "namespace": stream.namespace}
-        text = raw_json.encode({"stream_id": stream.stream_id, **told, "stream": reference})
-        self.say(GatewayMessage(kind=kind, payload=text, cause=cause, stream=stream), reason=payload.get("reason"))
+        text = raw_json.encode_json({"stream_id": stream.stream_id, **fields, "stream": reference})
+        self.emit(GatewayMessage(kind=kind, payload=text, cause=cause, stream=stream), reason=payload.get("reason"))
 
-    def finish(self, envelope_id: str, ts: str) -> None:
+    def answer(self, envelope_id: str, ts: str) -> None:
         """Answer a `Post` that was carried out."""
         if self.refusal is not None:
             self.effects.append(HttpAnswer(self.refusal.payload(), self.refusal))
             return
-        self.effects.append(HttpAnswer({"id": envelope_id, "status": "accepted", **self.answer, "timestamp": ts}))
+        self.effects.append(
+            HttpAnswer({"id": envelope_id, "status": "accepted", **self.answer_fields, "timestamp": ts})
+        )
 
 
-def _compose(saying: GatewayMessage, payload: bytes, stamp: Stamp) -> bytes:
-    context = None if saying.stream is None else saying.stream.namespace
-    return compose(saying.kind, payload, stamp, to=saying.to, correlation_id=saying.cause, context=context)
+def _compose(message: GatewayMessage, payload: bytes, stamp: Stamp) -> bytes:
+    context = None if message.stream is None else message.stream.namespace
+    return compose(message.kind, payload, stamp, to=message.to, correlation_id=message.cause, context=context)

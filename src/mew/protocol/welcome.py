@@ -8,17 +8,19 @@ from collections.abc import Iterable
 from mew.protocol import kinds, raw_json
 from mew.protocol.capabilities import CapabilitySet
 from mew.protocol.state import SpaceState
-from mew.protocol.streams import StreamEntry, entry
+from mew.protocol.streams import StreamEntry, encode_stream_entry
 
 
 def roster_entry(participant: str, capabilities: CapabilitySet) -> bytes:
     """Return `{id, capabilities}` of one participant as JSON."""
-    return raw_json.join({"id": raw_json.encode(participant), "capabilities": capabilities.text})
+    return raw_json.join_json({"id": raw_json.encode_json(participant), "capabilities": capabilities.text})
 
 
 def stream_entry(state: SpaceState, stream: StreamEntry) -> bytes:
     """Return one entry of `active_streams` as JSON."""
-    return entry(stream, owner_connected=stream.owner in state.present, frames=state.frames[stream.stream_id])
+    return encode_stream_entry(
+        stream, owner_connected=stream.owner in state.present, frames=state.frames[stream.stream_id]
+    )
 
 
 class Roster:
@@ -91,18 +93,18 @@ def observer_payload(state: SpaceState, observer: str, others: Roster) -> bytes:
 
 def open_proposals(state: SpaceState) -> bytes:
     """Return `open_proposals`: every open proposal without its payload, in order of opening."""
-    return raw_json.encode([each.entry() for each in state.proposals.values()])
+    return raw_json.encode_json([each.entry() for each in state.proposals.values()])
 
 
 def _payload(state: SpaceState, you: str, own: bytes, others: bytes, proposals: bytes | None = None) -> bytes:
     listed = {} if proposals is None else {"open_proposals": proposals}
-    return raw_json.join(
+    return raw_json.join_json(
         {
-            "you": raw_json.join({"id": raw_json.encode(you), "capabilities": own}),
+            "you": raw_json.join_json({"id": raw_json.encode_json(you), "capabilities": own}),
             "participants": b"".join((b"[", others, b"]")),
             "active_streams": raw_json.array(stream_entry(state, each) for each in state.streams.values()),
             **listed,
-            "position": raw_json.encode(state.position),
+            "position": raw_json.encode_json(state.position),
         }
     )
 
@@ -120,7 +122,7 @@ def observer_welcome_at(state: SpaceState, observer: str) -> bytes:
 def _own_capabilities(state: SpaceState, you: str, capabilities: CapabilitySet) -> bytes:
     """Return the effective capabilities, plus one entry per stream that lists you as a writer (protocol §4)."""
     writable = [
-        raw_json.encode({"kind": f"stream/write:{stream.stream_id}"})
+        raw_json.encode_json({"kind": f"stream/write:{stream.stream_id}"})
         for stream in state.streams.values()
         if you in stream.writers
     ]

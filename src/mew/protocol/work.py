@@ -5,7 +5,7 @@ Pure and deterministic: it counts bytes, containers and characters, never time.
 
 from typing import Final
 
-MOST_SCANNED: Final = 2**22
+MAX_SCANNED: Final = 2**22
 """Maximum characters that capability patterns are tried on, or compared with each other, for one envelope."""
 MESSAGE_UNITS: Final = 20
 JOIN_UNITS: Final = 2_000
@@ -21,7 +21,7 @@ CHECKED_PER_UNIT: Final = 128
 
 
 class ScannedTooMuch(Exception):
-    """Trying the remaining patterns would exceed `MOST_SCANNED`."""
+    """Trying the remaining patterns would exceed `MAX_SCANNED`."""
 
 
 class Work:
@@ -42,7 +42,7 @@ class Work:
     @property
     def is_exhausted(self) -> bool:
         """Whether the limit of scanned characters is exceeded, so no more patterns may be tried."""
-        return self._scanned > MOST_SCANNED
+        return self._scanned > MAX_SCANNED
 
     def add(self, units: int) -> None:
         """Add units to the cost."""
@@ -51,7 +51,7 @@ class Work:
     def scan(self, characters: int) -> None:
         """Add the characters that a pattern is tried on. Raises `ScannedTooMuch` above the limit of one envelope."""
         self._scanned += characters
-        if self._scanned > MOST_SCANNED:
+        if self._scanned > MAX_SCANNED:
             raise ScannedTooMuch
 
 

@@ -101,7 +101,7 @@ class ControlServer:
                 return {"ok": True, "tokens": self._token_holders()}
             if request.get("do") == "present":
                 hub = self._gateway.hubs[self._space.settings.space_id]
-                return {"ok": True, "present": list(hub.space.seats)}
+                return {"ok": True, "present": list(hub.space.connections)}
         except msgspec.MsgspecError:
             return {"ok": False, "problem": "expected a JSON object"}
         except MewError as error:

@@ -63,15 +63,15 @@ def test_a_space_that_is_not_there_is_told_so(tab: Tab, gateway: Running, space:
 
 def test_a_participant_is_told_of_the_take_over_before_it_happens(tab: Tab, cast: Cast, gateway: Running) -> None:
     cast.join("alice")
-    seat = gateway.ask(lambda each: each.first_hub.space.seats["alice"])
+    seat = gateway.ask(lambda each: each.first_hub.space.connections["alice"])
     tab.open()
     tab.offer(gateway.token("alice"))
     expect(tab.page.get_by_text("alice is connected now.")).to_be_visible()
     expect(tab.page.get_by_text("takes over its connection")).to_be_visible()
-    assert gateway.ask(lambda each: each.first_hub.space.seats["alice"]) == seat
+    assert gateway.ask(lambda each: each.first_hub.space.connections["alice"]) == seat
     tab.page.get_by_role("button", name="Take over and sign in as alice").click()
     expect(tab.page.get_by_text("acts as this participant")).to_be_visible()
-    gateway.until(lambda each: each.first_hub.space.seats["alice"] != seat)
+    gateway.until(lambda each: each.first_hub.space.connections["alice"] != seat)
 
 
 def test_whoever_takes_the_socket_over_ends_the_page(tab: Tab, cast: Cast) -> None:

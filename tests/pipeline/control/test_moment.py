@@ -10,7 +10,7 @@ from mew.pipeline.control import folding
 from mew.pipeline.control.memory import FoldStateVersionError
 from mew.pipeline.control.moment import NotWelcome, state_at
 from mew.protocol import Record, parse
-from mew.protocol.raw_json import split
+from mew.protocol.raw_json import split_json
 from mew.testing import MemorySpace
 from tests.pipeline.control.folded import Told, control, fold_records, tell
 from tests.support.histories import CONFIGURATION
@@ -22,7 +22,7 @@ def told(tmp_path_factory: pytest.TempPathFactory) -> Told:
 
 
 def payload(record: Record) -> bytes:
-    return split(record.payload)["payload"]
+    return split_json(record.payload)["payload"]
 
 
 def counted(records: list[Record], position: int) -> dict[str, int]:
@@ -49,8 +49,8 @@ def test_every_observers_welcome_is_made_again_but_for_its_name(told: Told) -> N
     for record in sent:
         at = record.position - 1
         made = state_at(told.truth.space, None, told.control, at, None, counted(told.records, at))
-        assert split(made)["you"] == b'{"id":"observer","capabilities":[]}'
-        assert {**split(made), "you": b""} == {**split(payload(record)), "you": b""}
+        assert split_json(made)["you"] == b'{"id":"observer","capabilities":[]}'
+        assert {**split_json(made), "you": b""} == {**split_json(payload(record)), "you": b""}
 
 
 def test_whoever_is_absent_joins_as_the_next_record() -> None:
@@ -61,7 +61,7 @@ def test_whoever_is_absent_joins_as_the_next_record() -> None:
     for name in ("bob", "alice"):
         made = state_at("lab", None, control(lab.records), lab.records[-1].position, name, {})
         client = lab.join(name)
-        assert made == split(client.take("system/welcome").raw)["payload"]
+        assert made == split_json(client.take("system/welcome").raw)["payload"]
         client.leave()
 
 

@@ -9,14 +9,14 @@ from hypothesis import strategies as st
 
 from mew.protocol import Limits, ProtocolError, Receive, Record, Route, fold
 from mew.protocol.effects import Close, Deliver, DeliverFrame, Everyone, Recipients
-from mew.protocol.frames import build, split
+from mew.protocol.frames import build_frame, split_frame
 from mew.testing import Client, MemorySpace
 from tests.support.histories import CONFIGURATION, History, Step, histories
 from tests.support.hypothesis_settings import examples
 
 ALL = [{"kind": "*"}]
 MALFORMED = [b"#", b"#stream-1", b"##", b"##data", b"#\xff#data", b"#stream-1\xff#data"]
-MESSAGES = [build(name, b"data") for name in ("stream-1", "stream-2", "stream-3", "moves", "unknown")] + MALFORMED
+MESSAGES = [build_frame(name, b"data") for name in ("stream-1", "stream-2", "stream-3", "moves", "unknown")] + MALFORMED
 
 
 def open_stream(client: Client, **fields: Any) -> str:
@@ -36,7 +36,11 @@ def agree(lab: MemorySpace, answer: Route | ProtocolError, client: Client, messa
         number = frames[answer.stream_id] + 1
         audience = Everyone() if answer.targets is None else Recipients(answer.targets)
         assert delivery == DeliverFrame(audience, answer.stream_id, number, message, text=False)
-        assert (record.event, record.participant, record.payload) == ("frame", client.participant, split(message)[1])
+        assert (record.event, record.participant, record.payload) == (
+            "frame",
+            client.participant,
+            split_frame(message)[1],
+        )
         assert (record.stream_id, record.frame_number) == (answer.stream_id, number)
     else:
         assert delivered == []
@@ -61,7 +65,7 @@ def test_what_is_answered_to_a_frame_is_what_is_done_with_it(steps: list[Step], 
 def test_they_agree_on_the_size(size: int, rate: float | None) -> None:
     lab = MemorySpace(participants={"alice": ALL}, limits=Limits(message_bytes=100, frames_per_second=rate))
     alice = lab.join("alice")
-    message = build(open_stream(alice), b"x" * (size - len("#stream-1#")))
+    message = build_frame(open_stream(alice), b"x" * (size - len("#stream-1#")))
     answer = lab.space.route("alice", message)
     assert isinstance(answer, Route) is (size <= 100)
     agree(lab, answer, alice, message)
@@ -73,7 +77,7 @@ def test_they_agree_on_the_rate() -> None:
     limits = Limits(frames_per_second=2, frame_burst=3)
     asked, told = (MemorySpace(participants={"alice": ALL}, limits=limits) for _ in range(2))
     alice = told.join("alice")
-    message = build(open_stream(asked.join("alice")), b"x")
+    message = build_frame(open_stream(asked.join("alice")), b"x")
     open_stream(alice)
     answers = []
     for _ in range(12):
@@ -116,7 +120,7 @@ def test_the_answer_is_one_object_however_many_may_write() -> None:
             )
         )
         answers = [
-            lab.space.route(writer, build(stream_id, data))
+            lab.space.route(writer, build_frame(stream_id, data))
             for writer in (writers[0], writers[1], writers[count - 1])
             for data in (b"", b"one", b"#other#")
         ]
@@ -124,14 +128,14 @@ def test_the_answer_is_one_object_however_many_may_write() -> None:
         assert len(answers[0].writers) == count
         assert isinstance(answers[0].writers, frozenset)
         assert all(answer is answers[0] for answer in answers)
-        assert isinstance(lab.space.route("nobody", build(stream_id, b"")), ProtocolError)
+        assert isinstance(lab.space.route("nobody", build_frame(stream_id, b"")), ProtocolError)
 
 
 def test_a_route_is_made_anew_when_the_writers_change() -> None:
     lab = MemorySpace(participants={"alice": ALL, "bob": None})
     alice, _ = lab.join("alice"), lab.join("bob")
     stream_id = open_stream(alice)
-    message = build(stream_id, b"x")
+    message = build_frame(stream_id, b"x")
     before = lab.space.route("alice", message)
     alice.send(kind="stream/grant-write", payload={"stream_id": stream_id, "participant_id": "bob"})
     after = lab.space.route("bob", message)

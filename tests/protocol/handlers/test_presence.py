@@ -231,7 +231,7 @@ def test_an_http_presence_that_ends_is_closed_for_the_hub_too() -> None:
     lab.advance(60)
     assert of_type(lab.effects, Close) == [Close("http:alice", 1000, "timeout")]
     assert lab.run(Tick()) == []
-    assert lab.space.http_until == {}
+    assert lab.space.http_expiry == {}
 
 
 @pytest.mark.requirement("JOIN-29")

@@ -99,7 +99,7 @@ def test_a_refusal_names_the_stream(sender: str, kind: str, stream_id: str, erro
 def known(lab: MemorySpace) -> list[Any]:
     """What the space knows of streams and their names."""
     state = lab.state
-    return [dict(state.streams), state.stream_count, dict(state.desired_ids), dict(lab.space.suffixes)]
+    return [dict(state.streams), state.stream_count, dict(state.desired_ids), dict(lab.space.id_suffixes)]
 
 
 WISHES = st.sampled_from(["voice", "voice_2", "voice_3", "v" * 63, "v" * 64, "v" * 62 + "_2", "stream-1", "No", None])

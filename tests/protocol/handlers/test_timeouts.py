@@ -1,4 +1,4 @@
-"""Grants that end together: a few a turn, and none gives a right after its end (protocol §3)."""
+"""Grants that end together: a few in each transition, and none gives a right after its end (protocol §3)."""
 
 from typing import Any
 
@@ -29,19 +29,19 @@ def grants_that_end_together(lab: MemorySpace, recipients: list[str], count: int
 
 
 def test_grants_that_end_together_end_a_few_a_turn_and_give_no_right_meanwhile() -> None:
-    """1,024 of them ended in one turn, each with a welcome: that took a second and said 17.7 MB."""
+    """1,024 of them ended in one transition, each with a welcome: that took a second and said 17.7 MB."""
     lab = MemorySpace(participants={"alice": [{"kind": "*"}], "bob": [{"kind": "chat"}]})
     bob = lab.join("bob")
     ids = grants_that_end_together(lab, ["bob"], 300)
     bob.inbox()
     bob.send(kind="memo/299", payload={})
     said = envelopes(bob)
-    assert [each["kind"] for each in said].count("capability/revoke") == timeouts.MOST_ENDS
+    assert [each["kind"] for each in said].count("capability/revoke") == timeouts.MAX_ENDS
     assert [each["kind"] for each in said].count("system/welcome") == 1
     assert said[-1]["payload"]["error"] == "capability_violation"
     assert not [each for each in said[-2]["payload"]["you"]["capabilities"] if each["kind"].startswith("memo")]
     revoked = [each["payload"]["grant_id"] for each in said if each["kind"] == "capability/revoke"]
-    alice = lab.space.seats["alice"]
+    alice = lab.space.connections["alice"]
     for _ in range(5):
         effects = lab.space.handle(Tick(), lab.now)
         sent = [msgspec.json.decode(each.message) for each in effects if isinstance(each, Deliver)]
@@ -74,7 +74,7 @@ def test_a_grant_under_the_id_of_one_that_has_ended_counts() -> None:
     lab = MemorySpace(participants={"alice": [{"kind": "*"}], "bob": [{"kind": "chat"}]})
     bob = lab.join("bob")
     grants_that_end_together(lab, ["bob"], 60)
-    alice = lab.space.seats["alice"]
+    alice = lab.space.connections["alice"]
     lab.space.handle(Tick(), lab.now)
     (left, *_) = lab.space.ended["bob"].grant_ids
     for kind, payload in (

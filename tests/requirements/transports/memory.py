@@ -15,7 +15,7 @@ from mew.config.loader import LoggingConfig
 from mew.gateway.fanout.sinks import SocketSink
 from mew.protocol import GATEWAY, HttpAnswer, JoinRequest, Poll, Post, ProtocolError, reject_connection
 from mew.protocol.envelope import Stamp
-from mew.testing import OWN_TOKEN, Frame, Message
+from mew.testing import OWN_TOKEN, Message, ReceivedFrame
 from tests.requirements.transports.gateway import GatewaySpace
 from tests.requirements.transports.message_reader import Reader, received
 
@@ -253,7 +253,7 @@ class HubSpace(GatewaySpace):
         assert answer is not None
         return answer
 
-    def poll(self, participant: str) -> list[Message | Frame]:
+    def poll(self, participant: str) -> list[Message | ReceivedFrame]:
         self.act(lambda: self.hub.ask(Poll(participant)))
         mailbox = self.hub.mailbox(participant)
         if mailbox is None:

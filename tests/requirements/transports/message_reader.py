@@ -10,12 +10,12 @@ from pathlib import Path
 
 import msgspec
 
-from mew.protocol.frames import build
-from mew.testing import Client, Frame, Message
+from mew.protocol.frames import build_frame
+from mew.testing import Client, Message, ReceivedFrame
 from mew.view import SpaceView
 
 
-def received(shown: bytes) -> Message | Frame:
+def received(shown: bytes) -> Message | ReceivedFrame:
     """A message as in logs and polls: a frame is an object without a kind (protocol §5)."""
     fields = msgspec.json.decode(shown, type=dict[str, msgspec.Raw])
     if "kind" in fields:
@@ -23,7 +23,7 @@ def received(shown: bytes) -> Message | Frame:
     frame = msgspec.json.decode(fields["frame"], type=dict[str, str])
     text = frame["encoding"] == "text"
     data = frame["data"].encode() if text else b64decode(frame["data"])
-    return Frame(frame["stream_id"], data, text)
+    return ReceivedFrame(frame["stream_id"], data, text)
 
 
 class Reader(Client):
@@ -79,7 +79,7 @@ class Reader(Client):
     def participant(self, participant: str | None) -> None:
         self._participant = participant
 
-    def inbox(self) -> list[Message | Frame]:
+    def inbox(self) -> list[Message | ReceivedFrame]:
         self._look()
         return super().inbox()
 
@@ -87,15 +87,15 @@ class Reader(Client):
         self._look()
         return super().take(kind)
 
-    def take_frame(self) -> Frame:
+    def take_frame(self) -> ReceivedFrame:
         self._look()
         return super().take_frame()
 
     def read(self, shown: bytes) -> None:
         """Handle a message in the form of logs and polls."""
         match received(shown):
-            case Frame(stream_id=stream_id, data=data, text=text):
-                self.deliver_frame(build(stream_id, data), text=text)
+            case ReceivedFrame(stream_id=stream_id, data=data, text=text):
+                self.deliver_frame(build_frame(stream_id, data), text=text)
             case message:
                 self.deliver(message.raw)
 

@@ -16,8 +16,8 @@ import msgspec
 from mew.client import ConnectionLost, Frame, JoinRefused, ProtocolError, Space, connect
 from mew.protocol import Envelope, raw_json
 from mew.protocol.errors import InvalidEnvelope
-from mew.protocol.frames import build, is_frame, split
-from mew.protocol.streams import reference
+from mew.protocol.frames import build_frame, is_frame, split_frame
+from mew.protocol.streams import referenced_stream_id
 from mew.testing import Client, Message
 from mew.view import SpaceView
 from tests.requirements.transports.websocket import SocketClient, WebsocketSpace, _Loop
@@ -33,7 +33,7 @@ UNSAID = {"space/kick", "system/heartbeat"}
 def sayable(message: bytes) -> dict[str, Any] | None:
     """The arguments with which `Space.send` produces this envelope, without the id; None if it cannot."""
     try:
-        fields = raw_json.decode(message)
+        fields = raw_json.decode_json(message)
     except raw_json.NotJSON:
         return None
     # 1.0 or a repeated key would not keep its bytes.
@@ -60,7 +60,7 @@ class Member:
         try:
             async for received in self._received:
                 if isinstance(received, Frame):
-                    self._client.arrived(build(received.stream_id, received.data), text=received.text)
+                    self._client.arrived(build_frame(received.stream_id, received.data), text=received.text)
                 else:
                     self._client.arrived(received.encode(), text=True)
         except (JoinRefused, ConnectionLost) as error:
@@ -89,7 +89,7 @@ class Member:
             return await self.space.send(**envelope)
         stream_id = self._writes(message)
         if stream_id is not None:
-            data = split(message)[1]
+            data = split_frame(message)[1]
             await self.space.stream(stream_id).send(data.decode() if text else data)
         elif self.space.connection is not None:
             self.space.connection.send_raw(message, text=text)
@@ -100,7 +100,7 @@ class Member:
         if not is_frame(message):
             return None
         with suppress(InvalidEnvelope):
-            route = self.space.router.route(split(message)[0])
+            route = self.space.router.route(split_frame(message)[0])
             return None if route is None or not route.writable else route.stream_id
         return None
 
@@ -119,7 +119,7 @@ class Member:
 
     def _echoes(self, envelope: Envelope) -> bool:
         """Whether the sender receives an echo: not of data for other targets only."""
-        route = self.space.router.route(str(reference(envelope)))
+        route = self.space.router.route(str(referenced_stream_id(envelope)))
         return route is None or route.echoes
 
     async def leave(self) -> None:

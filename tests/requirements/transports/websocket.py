@@ -15,7 +15,7 @@ import uvloop
 from picows import WSFrame, WSListener, WSMsgType, WSTransport, ws_connect
 
 from mew.gateway.server import GatewayServer
-from mew.testing import OWN_TOKEN, Client, Frame, Message
+from mew.testing import OWN_TOKEN, Client, Message, ReceivedFrame
 from tests.requirements.transports.gateway import GatewaySpace
 from tests.requirements.transports.http_requests import PATIENCE, Asker, HttpAnswer, messages_of
 from tests.requirements.transports.message_reader import Reader, received
@@ -210,7 +210,7 @@ class WebsocketSpace(GatewaySpace):
         bearer = self.token(participant) if token == OWN_TOKEN else token
         return self.ask("POST", messages_of(participant), bearer, message)
 
-    def poll(self, participant: str) -> list[Message | Frame]:
+    def poll(self, participant: str) -> list[Message | ReceivedFrame]:
         since = self._polled.get(participant, 0)
         answer = self.ask("GET", f"{messages_of(participant)}?since={since}", self.token(participant))
         if answer.refusal is not None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from mew.protocol.raw_json import split
+from mew.protocol.raw_json import split_json
 from mew.protocol.records import CHECKPOINT, Record
 from mew.protocol.timestamps import rfc3339
 
@@ -62,7 +62,7 @@ def _excerpt(record: Record) -> str:
 
 def _payload(envelope: bytes) -> bytes:
     try:
-        return split(envelope).get("payload", b"")
+        return split_json(envelope).get("payload", b"")
     except msgspec.MsgspecError:
         return envelope
 

@@ -27,8 +27,8 @@ from mew.client.errors import ApprovalRequired
 from mew.client.frames import Frame
 from mew.errors import MewError
 from mew.protocol import Envelope
-from mew.protocol.handlers.proposals import LONGEST_SECONDS
-from mew.protocol.timestamps import SECOND, instant
+from mew.protocol.handlers.proposals import MAX_LIFETIME_SECONDS
+from mew.protocol.timestamps import SECOND, parse_rfc3339
 
 SCROLLBACK: Final = 5_000
 PENDING: Final = 1_000
@@ -317,5 +317,5 @@ def _is_proposer_here(space: Space, proposed: IncomingProposal) -> bool:
 
 def _seconds_left(space: Space, proposed: IncomingProposal) -> float:
     """Return the seconds until the proposal expires, by our estimate of the gateway's clock."""
-    end = None if proposed.expires_at is None else instant(proposed.expires_at)
-    return LONGEST_SECONDS if end is None else end / SECOND - space.now()
+    end = None if proposed.expires_at is None else parse_rfc3339(proposed.expires_at)
+    return MAX_LIFETIME_SECONDS if end is None else end / SECOND - space.now()

@@ -16,7 +16,7 @@ from mew.client.errors import McpError, NotPermitted, ParticipantNotFound, Reque
 from mew.client.sender import OutgoingEnvelope
 from mew.protocol import kinds
 from mew.protocol.envelope import Envelope
-from mew.protocol.handlers.proposals import LONGEST_SECONDS, SHORTEST_SECONDS
+from mew.protocol.handlers.proposals import MAX_LIFETIME_SECONDS, MIN_LIFETIME_SECONDS
 from mew.view import SpaceView
 
 if TYPE_CHECKING:
@@ -100,7 +100,7 @@ async def _by_proposal(
     proposal = None
     try:
         async with asyncio.timeout(timeout) as limit:
-            lifetime = None if timeout is None else min(max(timeout, SHORTEST_SECONDS), LONGEST_SECONDS)
+            lifetime = None if timeout is None else min(max(timeout, MIN_LIFETIME_SECONDS), MAX_LIFETIME_SECONDS)
             proposal = await space.propose(who, method, params, expires_in=lifetime)
             return await proposal.result()
     except (TimeoutError, asyncio.CancelledError) as error:

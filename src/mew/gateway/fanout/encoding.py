@@ -10,7 +10,7 @@ from typing import Final
 import msgspec
 
 from mew.protocol import Record, raw_json
-from mew.protocol.frames import frame_body, split
+from mew.protocol.frames import frame_body, split_frame
 
 _TEXT: Final = 0x81
 _BINARY: Final = 0x82
@@ -94,5 +94,5 @@ def readable(item: EncodedMessage) -> list[bytes]:
 
 
 def _readable_frame(message: bytes, *, text: bool) -> bytes:
-    stream_id, data = split(message)
-    return raw_json.encode({"frame": frame_body(stream_id, data, text=text)})
+    stream_id, data = split_frame(message)
+    return raw_json.encode_json({"frame": frame_body(stream_id, data, text=text)})

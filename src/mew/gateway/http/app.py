@@ -34,7 +34,7 @@ from mew.protocol.errors import (
     SpaceNotFound,
     Unauthorized,
 )
-from mew.protocol.explain import MOST_UNITS, explain_message, list_actions
+from mew.protocol.explain import MAX_UNITS, explain_message, list_actions
 from mew.protocol.work import BYTES_PER_UNIT
 
 FEATURES: Final = (
@@ -59,7 +59,7 @@ NUMBER_LENGTH: Final = 18
 
 def json_response(body: Any, status: int = 200) -> Response:
     """Return a response with compact JSON, the format used everywhere on the wire."""
-    return Response(raw_json.encode(body), status, media_type="application/json")
+    return Response(raw_json.encode_json(body), status, media_type="application/json")
 
 
 def refused(refusal: ProtocolError) -> Response:
@@ -74,7 +74,7 @@ def refused(refusal: ProtocolError) -> Response:
 @cache
 def _openapi() -> bytes:
     """Return the encoded OpenAPI document. Cached: it is the same for all callers and needs no token."""
-    return raw_json.encode(document())
+    return raw_json.encode_json(document())
 
 
 class HttpApi:
@@ -163,11 +163,11 @@ class HttpApi:
             listed = b"[" + space.roster.text() + b"]"
             bill.size = len(listed)
         body = {
-            "space": raw_json.encode(space.settings.space_id),
-            "you": raw_json.encode(you),
+            "space": raw_json.encode_json(space.settings.space_id),
+            "you": raw_json.encode_json(you),
             "participants": listed,
         }
-        return Response(raw_json.join(body), media_type="application/json")
+        return Response(raw_json.join_json(body), media_type="application/json")
 
     async def messages(self, request: Request) -> Response:
         """Serve GET and POST on one route, so that the error for other methods lists both."""
@@ -200,16 +200,16 @@ class HttpApi:
         participant, asked = request.path_params["participant"], _asked(request)
         if request.method != "POST":
             async with paid(self._gateway, space, asked) as bill:
-                bill.work = MOST_UNITS  # charged if the request is refused
+                bill.work = MAX_UNITS  # charged if the request is refused
                 actions = list_actions(space, participant, hub.clock())
-                answer = raw_json.encode(actions.answer())
+                answer = raw_json.encode_json(actions.answer())
                 bill.work, bill.size = actions.units, len(answer)
             return Response(answer, media_type="application/json")
         limits = space.settings.limits
         message = await _body(request, min(limits.explain_bytes, limits.message_bytes))
         async with paid(self._gateway, space, asked) as bill:
             explanation = explain_message(space, participant, message, hub.clock())
-            answer = raw_json.encode(explanation.answer())
+            answer = raw_json.encode_json(explanation.answer())
             bill.work, bill.size, bill.received = explanation.units, len(answer), len(message)
         return Response(answer, media_type="application/json")
 
@@ -264,10 +264,10 @@ def _mail(hub: Hub, participant: str, since: int) -> Response:
     hub.space.charge(participant, hub.clock(), work=size // BYTES_PER_UNIT, size=size)
     body = {
         "messages": raw_json.array(messages),
-        "next": raw_json.encode(following),
-        "dropped": raw_json.encode(dropped),
+        "next": raw_json.encode_json(following),
+        "dropped": raw_json.encode_json(dropped),
     }
-    return Response(raw_json.join(body), media_type="application/json")
+    return Response(raw_json.join_json(body), media_type="application/json")
 
 
 def _asked(request: Request) -> JoinRequest:

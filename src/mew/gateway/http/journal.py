@@ -147,13 +147,13 @@ class JournalApi:
             steps.release()
             last = max([kept.writer.written, *(record.position for record in taken[-1:])])
             body = {
-                "space": raw_json.encode(kept.folder.space),
-                "first": raw_json.encode(first),
-                "last": raw_json.encode(None if last < 0 else last),
+                "space": raw_json.encode_json(kept.folder.space),
+                "first": raw_json.encode_json(first),
+                "last": raw_json.encode_json(None if last < 0 else last),
                 "records": raw_json.array(shown(record, onlooker) for record in taken),
-                "next": raw_json.encode(steps.position),
+                "next": raw_json.encode_json(steps.position),
             }
-            return raw_json.join(body)
+            return raw_json.join_json(body)
 
         try:
             async with self._reading:
@@ -310,13 +310,13 @@ def shown(record: Record, onlooker: JournalAccess) -> bytes:
         elif record.event in _REFUSALS:
             body.participant, body.kind, body.reason = record.participant, record.kind, record.reason
             body.stream_id, body.size = record.stream_id, record.size
-        return raw_json.encode(body)
+        return raw_json.encode_json(body)
     body = record_body(record)
     if record.event == records.FRAME:
         body.payload_base64 = record.payload
     else:
         body.payload = msgspec.Raw(record.payload) if record.payload else None
-    return raw_json.encode(body)
+    return raw_json.encode_json(body)
 
 
 def _unreadable(kept: OpenJournal, steps: JournalCursor, problem: Exception) -> InternalError:

@@ -12,7 +12,7 @@ from mew.gateway.gateway import Gateway
 from mew.gateway.http.exchange import admit, credentials, paid
 from mew.protocol import JoinRequest, SpaceCore
 from mew.protocol.errors import InvalidRequest, NotFound
-from mew.protocol.handlers.proposals import closed
+from mew.protocol.handlers.proposals import proposal_closed_error
 from mew.protocol.proposals import ClosedProposal
 
 PROPOSAL: Final = "/spaces/{id}/proposals/{position}"
@@ -49,5 +49,5 @@ class ProposalContent:
                 f"there is no open proposal at position {position}, and none was closed within the last hour"
             )
         if isinstance(found, ClosedProposal) or found.expires <= now:
-            raise closed(found)
+            raise proposal_closed_error(found)
         return found.content()

@@ -79,7 +79,7 @@ def _descriptors(text: bytes) -> tuple[_Described, ...]:
     """Streams come and go with the same formats: each text is worked out once."""
     if text == _NULL:
         return ()
-    values, texts = raw_json.decode(text), _texts.decode(text)
+    values, texts = raw_json.decode_json(text), _texts.decode(text)
     return tuple(_described(value, fields) for value, fields in zip(values, texts, strict=True))
 
 

@@ -69,7 +69,7 @@ class Approvals:
 
 
 def _row(proposal: OpenProposal) -> ApprovalRow:
-    payload = raw_json.decode(proposal.payload)
+    payload = raw_json.decode_json(proposal.payload)
     params = payload.get("params")
     tool = params.get("name") if payload.get("method") == _TOOLS_CALL and isinstance(params, dict) else None
     return ApprovalRow(

@@ -186,7 +186,7 @@ class _Folding:
 
     def _start(self, record: Record) -> None:
         self._fold(record)
-        self.memory.validates = bool(raw_json.decode(record.payload).get("streams", {}).get("validate", False))
+        self.memory.validates = bool(raw_json.decode_json(record.payload).get("streams", {}).get("validate", False))
         self.stays.all_left(record)
         self.rights.all_changed(self.state, record)
 

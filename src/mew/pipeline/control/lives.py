@@ -93,7 +93,7 @@ class StreamTracker:
             formats=[each.fingerprint for each in formats],
             targets=None if targets is None else list(targets),
             policy=None if policy is None else policy.decode(),
-            request=raw_json.join(asked).decode(),
+            request=raw_json.join_json(asked).decode(),
         )
         self.writing[stream.stream_id] = {}
 

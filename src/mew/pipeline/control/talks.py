@@ -19,7 +19,7 @@ from mew.pipeline.control.rows import ConversationRow
 from mew.pipeline.control.said import EnvelopeRow
 from mew.protocol import kinds
 from mew.protocol.records import ENVELOPE, Record
-from mew.protocol.timestamps import SECOND, instant
+from mew.protocol.timestamps import SECOND, parse_rfc3339
 
 PATIENCE: Final = 600 * SECOND
 """How long an outcome is waited for."""
@@ -161,7 +161,7 @@ class ConversationTracker:
         )
         stamp = _stamped(said) if kind == PROPOSAL else None
         if stamp is not None:
-            talk.tracked, talk.expires = True, instant(stamp.expires_at or "") or 0
+            talk.tracked, talk.expires = True, parse_rfc3339(stamp.expires_at or "") or 0
         self._name(talk, envelope_id)
         self._put(talk)
         if len(self._waiting) + len(self._decided) + len(self._proposed) > MOST:

@@ -12,7 +12,7 @@ from mew.pipeline.control.rights import CapabilityTracker
 from mew.protocol import raw_json
 from mew.protocol.records import Record
 from mew.protocol.state import SpaceState
-from mew.protocol.streams import StreamEntry, entry
+from mew.protocol.streams import StreamEntry, encode_stream_entry
 from mew.protocol.welcome import observer_payload, welcome_payload
 
 OBSERVER = "observer"
@@ -64,8 +64,8 @@ class Rebuilt:
         claimed = {claim.stream_id: claim.stream.frames for claim in claims}
         welcomes.claims += [(position, stream_id, frames) for stream_id, frames in claimed.items()]
         made = self._made(state, rights, record, claimed)
-        if raw_json.join(made) != payload:
-            what = f"not what was folded: {', '.join(_differences(made, raw_json.split(payload)))}"
+        if raw_json.join_json(made) != payload:
+            what = f"not what was folded: {', '.join(_differences(made, raw_json.split_json(payload)))}"
             welcomes.violated(position, what, participant=record.participant)
 
     def _made(
@@ -85,13 +85,13 @@ class Rebuilt:
         else:
             made = welcome_payload(seen, you, rights.of(state, you), rights.roster)
         texts = (b"%s%d%s" % (each.before, claimed.get(each.stream.stream_id, 0), each.behind) for each in entries)
-        return {**raw_json.split(made), "active_streams": raw_json.array(texts)}
+        return {**raw_json.split_json(made), "active_streams": raw_json.array(texts)}
 
     def _entry(self, state: SpaceState, stream: StreamEntry) -> _Entry:
         known, connected = self._entries.get(stream.stream_id), stream.owner in state.present
         if known is not None and known.stream is stream and known.owner_connected == connected:
             return known
-        none, one = (entry(stream, owner_connected=connected, frames=count) for count in (0, 1))
+        none, one = (encode_stream_entry(stream, owner_connected=connected, frames=count) for count in (0, 1))
         at = next(index for index in range(len(none) - 1, -1, -1) if none[index] != one[index])
         return _Entry(stream, connected, none[:at], none[at + 1 :])
 

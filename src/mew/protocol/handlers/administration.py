@@ -28,23 +28,23 @@ TOKEN_ISSUED: Final = "token_issued"
 
 REPEATED_SECONDS: Final = 10
 """Refusals of one address with one code are recorded together for this long, except the first."""
-ADDRESSES: Final = 1_024
+MAX_ADDRESSES: Final = 1_024
 """Maximum number of address and code pairs with a separate count. All others share one count per code."""
 OTHERS: Final = "others"
 
 
-def record(turn: Transition, action: str, actor: str, **details: Any) -> None:
+def record_admin(transition: Transition, action: str, actor: str, **details: Any) -> None:
     """Write one administrative record. Details that are None are left out."""
     told = {name: value for name, value in details.items() if value is not None}
-    text = raw_json.encode({"action": action, **told})
-    turn.record(records.ADMIN, actor, reason=action, size=len(text), payload=text)
+    text = raw_json.encode_json({"action": action, **told})
+    transition.record(records.ADMIN, actor, reason=action, size=len(text), payload=text)
 
 
-def joined(turn: Transition, session: Session, peer: str | None) -> None:
+def record_joined(transition: Transition, session: Session, peer: str | None) -> None:
     """Record that a connection has joined from this address. Without an address, nothing is recorded."""
     if peer is not None:
-        record(
-            turn,
+        record_admin(
+            transition,
             JOINED,
             session.participant,
             peer=peer,
@@ -54,10 +54,10 @@ def joined(turn: Transition, session: Session, peer: str | None) -> None:
         )
 
 
-def administer(turn: Transition, command: Administer) -> None:
+def record_action(transition: Transition, command: Administer) -> None:
     """Record what was done to a token and by which user, or what changed in the configuration of the process."""
-    record(
-        turn,
+    record_admin(
+        transition,
         command.action,
         kinds.GATEWAY,
         participant=command.participant,
@@ -90,7 +90,7 @@ class RefusedConnections:
     The first refusal of each address and code is recorded. Later ones are counted exactly.
     """
 
-    def __init__(self, most: int = ADDRESSES) -> None:
+    def __init__(self, most: int = MAX_ADDRESSES) -> None:
         """Start with an empty table; `most` limits the number of addresses and codes with a separate count."""
         self._most = most
         self._counted: dict[tuple[str, str], list[int]] = {}
@@ -127,15 +127,15 @@ class RefusedConnections:
                 del self._counted[source, error]
 
 
-def refuse_connection(turn: Transition, command: RefuseConnection) -> None:
+def record_refused_connection(transition: Transition, command: RefuseConnection) -> None:
     """Record a refusal, or count it if the same address was recently refused for the same reason."""
     # A client address from a proxy has no port. Splitting it at the last colon would truncate an IPv6 address.
     source = command.source or command.peer.rpartition(":")[0] or command.peer
-    if not turn.space.refused_connections.admit(source, command.error, turn.now):
+    if not transition.space.refused_connections.admit(source, command.error, transition.now):
         return
-    known = command.participant is not None and turn.space.state.knows(command.participant)
-    record(
-        turn,
+    known = command.participant is not None and transition.space.state.knows(command.participant)
+    record_admin(
+        transition,
         REFUSED,
         kinds.GATEWAY,
         error=command.error,
@@ -146,41 +146,43 @@ def refuse_connection(turn: Transition, command: RefuseConnection) -> None:
     )
 
 
-def record_counted(turn: Transition, *, early: bool = False) -> None:
+def record_counted_refusals(transition: Transition, *, early: bool = False) -> None:
     """Record counted refusals that are due. With `early`, record all of them, because the space may end here."""
-    for source, error, count in turn.space.refused_connections.due(turn.now, early=early):
-        record(turn, REFUSED, kinds.GATEWAY, error=error, peer=source, count=count)
+    for source, error, count in transition.space.refused_connections.due(transition.now, early=early):
+        record_admin(transition, REFUSED, kinds.GATEWAY, error=error, peer=source, count=count)
 
 
 # The configuration
 
 
-def configuration_changed(turn: Transition, before: Mapping[str, Any]) -> None:
+def record_configuration_changes(transition: Transition, before: Mapping[str, Any]) -> None:
     """Record the differences from the configuration of the previous start, if there are any."""
-    after = raw_json.decode(raw_json.encode(turn.space.settings.effective()))
+    after = raw_json.decode_json(raw_json.encode_json(transition.space.settings.effective()))
     changes = [
         {"key": key, "before": old, "after": new}
-        for key, old, new in differences({key: after[key] for key in after if key in before}, before)
+        for key, old, new in configuration_differences({key: after[key] for key in after if key in before}, before)
     ]
     if changes:
-        record(turn, CONFIGURATION_CHANGED, kinds.GATEWAY, changes=changes)
+        record_admin(transition, CONFIGURATION_CHANGED, kinds.GATEWAY, changes=changes)
 
 
 def last_configuration(state: SpaceState) -> dict[str, Any]:
     """Return the effective configuration of the last start as far as the state has it; empty before the first start."""
     if not state.epoch:
         return {}
-    rest = raw_json.decode(state.configuration) if state.configuration else {}
+    rest = raw_json.decode_json(state.configuration) if state.configuration else {}
     known = SpaceSettings(space_id=state.space_id, participants=state.configured, defaults=state.defaults).effective()
-    said = raw_json.decode(raw_json.encode({key: known[key] for key in ("participants", "defaults")}))
+    said = raw_json.decode_json(raw_json.encode_json({key: known[key] for key in ("participants", "defaults")}))
     return {**said, **rest}
 
 
-def differences(after: Mapping[str, Any], before: Mapping[str, Any], at: str = "") -> Iterator[tuple[str, Any, Any]]:
+def configuration_differences(
+    after: Mapping[str, Any], before: Mapping[str, Any], at: str = ""
+) -> Iterator[tuple[str, Any, Any]]:
     """Yield key, old and new value of every difference, including nested ones. None stands for a missing value."""
     for key in dict.fromkeys((*before, *after)):
         old, new = before.get(key), after.get(key)
         if isinstance(old, dict) and isinstance(new, dict):
-            yield from differences(new, old, f"{at}{key}.")
+            yield from configuration_differences(new, old, f"{at}{key}.")
         elif old != new or (key in before) != (key in after):
             yield f"{at}{key}", old, new

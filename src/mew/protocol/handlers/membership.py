@@ -17,30 +17,32 @@ from mew.protocol.errors import (
     ParticipantNotFound,
     QuotaExceeded,
 )
-from mew.protocol.fold import LONGEST_TIMEOUT
+from mew.protocol.fold import MAX_TIMEOUT_SECONDS
 from mew.protocol.handlers import administration, ownership, presence, proposals
 from mew.protocol.ids import is_participant_id, is_reserved_id
-from mew.protocol.payloads import CapabilityGrant, CapabilityRevoke, Invite, Kick, Pause, read
+from mew.protocol.payloads import CapabilityGrant, CapabilityRevoke, Invite, Kick, Pause, read_payload
 from mew.protocol.transition import GatewayMessage, Transition
-from mew.protocol.work import MOST_SCANNED, ScannedTooMuch, Work
+from mew.protocol.work import MAX_SCANNED, ScannedTooMuch, Work
 
 
-def grant(turn: Transition, envelope: Envelope) -> None:
+def grant_capabilities(transition: Transition, envelope: Envelope) -> None:
     """Grant capabilities to a participant that need not be present.
 
     The sender must hold every capability that it grants. If one is missing, nothing is granted.
     """
-    space = turn.space
-    asked = read(envelope, CapabilityGrant)
+    space = transition.space
+    asked = read_payload(envelope, CapabilityGrant)
     capabilities = read_capabilities(asked.capabilities, "payload.capabilities")
     check_grantable(capabilities)
-    _require_known(turn, asked.recipient)
+    _require_known(transition, asked.recipient)
     granted = space.state.grants.get(asked.recipient, ())
-    _check_end(turn, envelope, asked)
-    check_size(turn, (*(each.capability for each in granted), *capabilities), f"what {asked.recipient!r} is granted")
+    _check_end(transition, envelope, asked)
+    check_pattern_values(
+        transition, (*(each.capability for each in granted), *capabilities), f"what {asked.recipient!r} is granted"
+    )
     space.capability_usage.require_room(asked.recipient, capabilities, space.settings.limits)
     held = space.capabilities(envelope.sender)
-    uncovered = [each.pattern for each in capabilities if not _compared(turn, partial(held.covers, each))]
+    uncovered = [each.pattern for each in capabilities if not _compared(transition, partial(held.covers, each))]
     if uncovered:
         raise CapabilityViolation(
             f"{envelope.sender!r} can grant only what it has itself",
@@ -48,18 +50,18 @@ def grant(turn: Transition, envelope: Envelope) -> None:
             your_capabilities=[capability.pattern for _, capability in held.sourced],
             uncovered=uncovered,
         )
-    turn.relay(envelope)
-    tell_change(turn, asked.recipient, (envelope.id,))
+    transition.relay(envelope)
+    announce_capabilities(transition, asked.recipient, (envelope.id,))
 
 
-def _check_end(turn: Transition, envelope: Envelope, asked: CapabilityGrant) -> None:
+def _check_end(transition: Transition, envelope: Envelope, asked: CapabilityGrant) -> None:
     """Check the timeout of a grant, and raise `AlreadyExists` if its id conflicts with an earlier grant.
 
     When a grant ends, everything granted under its id ends. A grant with an end therefore needs its own id.
     """
-    state, seconds = turn.space.state, asked.timeout_seconds
-    if seconds is not None and not 0 < seconds <= LONGEST_TIMEOUT:
-        raise InvalidEnvelope(f"`payload.timeout_seconds` must be over 0 and at most {LONGEST_TIMEOUT}")
+    state, seconds = transition.space.state, asked.timeout_seconds
+    if seconds is not None and not 0 < seconds <= MAX_TIMEOUT_SECONDS:
+        raise InvalidEnvelope(f"`payload.timeout_seconds` must be over 0 and at most {MAX_TIMEOUT_SECONDS}")
     ends = state.grant_ends.get(asked.recipient, {})
     taken = (
         envelope.id in ends
@@ -70,41 +72,41 @@ def _check_end(turn: Transition, envelope: Envelope, asked: CapabilityGrant) -> 
         raise AlreadyExists(f"{asked.recipient!r} holds a grant {envelope.id!r}; send this one under another id")
 
 
-def revoke(turn: Transition, envelope: Envelope) -> None:
+def revoke_capabilities(transition: Transition, envelope: Envelope) -> None:
     """Revoke capabilities by grant id or by pattern, effective from the next message.
 
     A revocation that matches nothing is not an error.
     """
-    asked = read(envelope, CapabilityRevoke)
+    asked = read_payload(envelope, CapabilityRevoke)
     if (asked.grant_id is None) == (asked.capabilities is None):
         raise InvalidEnvelope("capability/revoke: give either `payload.grant_id` or `payload.capabilities`")
-    _require_known(turn, asked.recipient)
+    _require_known(transition, asked.recipient)
     if asked.capabilities is not None:
         patterns = read_capabilities(asked.capabilities, "payload.capabilities")
-        check_size(turn, patterns, "one revocation")
-        _require_comparable(turn, asked.recipient, patterns)
-    turn.relay(envelope)
-    tell_change(turn, asked.recipient, (envelope.id,))
+        check_pattern_values(transition, patterns, "one revocation")
+        _require_comparable(transition, asked.recipient, patterns)
+    transition.relay(envelope)
+    announce_capabilities(transition, asked.recipient, (envelope.id,))
 
 
-def _compared(turn: Transition, covers: Callable[[Work], bool]) -> bool:
+def _compared(transition: Transition, covers: Callable[[Work], bool]) -> bool:
     """Return the result of a comparison, or raise `QuotaExceeded` if it needs too much work."""
     try:
-        return covers(turn.work)
+        return covers(transition.work)
     except ScannedTooMuch:
-        message = f"its patterns would be compared with those held over {MOST_SCANNED} characters; send fewer at a time"
-        raise QuotaExceeded(message, quota="compared_patterns", limit=MOST_SCANNED) from None
+        message = f"its patterns would be compared with those held over {MAX_SCANNED} characters; send fewer at a time"
+        raise QuotaExceeded(message, quota="compared_patterns", limit=MAX_SCANNED) from None
 
 
-def _require_comparable(turn: Transition, recipient: str, patterns: tuple[Capability, ...]) -> None:
+def _require_comparable(transition: Transition, recipient: str, patterns: tuple[Capability, ...]) -> None:
     """Raise `QuotaExceeded` if a revocation would be slow to apply: the fold that applies it has no limit."""
-    for _, held in turn.space.capabilities(recipient).sourced:
-        any(_compared(turn, partial(pattern.covers, held)) for pattern in patterns)
+    for _, held in transition.space.capabilities(recipient).sourced:
+        any(_compared(transition, partial(pattern.covers, held)) for pattern in patterns)
 
 
-def check_size(turn: Transition, capabilities: tuple[Capability, ...], what: str) -> None:
+def check_pattern_values(transition: Transition, capabilities: tuple[Capability, ...], what: str) -> None:
     """Raise `QuotaExceeded` if the capabilities have too many pattern values: patterns are compared with patterns."""
-    limit = turn.space.settings.limits.grants
+    limit = transition.space.settings.limits.grants
     value = sum(capability.size for capability in capabilities)
     if value > limit:
         raise QuotaExceeded(f"{what} may come to {limit} pattern values", quota="grants", limit=limit, value=value)
@@ -118,43 +120,45 @@ def check_grantable(capabilities: tuple[Capability, ...]) -> None:
             raise InvalidOperation(f"{kind!r} cannot be granted; the stream's owner sends stream/grant-write")
 
 
-def _require_known(turn: Transition, participant: str) -> None:
-    if not turn.space.state.knows(participant):
+def _require_known(transition: Transition, participant: str) -> None:
+    if not transition.space.state.knows(participant):
         raise ParticipantNotFound(f"no participant {participant!r}", participant_id=participant)
 
 
-def tell_change(turn: Transition, participant: str, cause: tuple[str, ...], before: bytes | None = None) -> None:
+def announce_capabilities(
+    transition: Transition, participant: str, cause: tuple[str, ...], before: bytes | None = None
+) -> None:
     """Send a new welcome to the participant, and any change of its capabilities to all others.
 
     `before` is the text of the earlier capabilities, if the change has already been applied.
     """
-    changed = turn.space.capabilities_changed(participant, before)
-    if participant in turn.space.state.present:
-        presence.welcome(turn, participant, cause)
+    changed = transition.space.capabilities_changed(participant, before)
+    if participant in transition.space.state.present:
+        presence.send_welcome(transition, participant, cause)
         if changed:
-            presence.tell_presence(turn, "capabilities", participant, cause)
+            presence.announce_presence(transition, "capabilities", participant, cause)
 
 
-LONGEST_PAUSE = LONGEST_TIMEOUT
+MAX_PAUSE_SECONDS = MAX_TIMEOUT_SECONDS
 
 
-def invite(turn: Transition, envelope: Envelope) -> None:
+def invite_participant(transition: Transition, envelope: Envelope) -> None:
     """Make a participant known and send its token only to the inviter. This also lifts a kick."""
-    space = turn.space
-    asked = read(envelope, Invite)
+    space = transition.space
+    asked = read_payload(envelope, Invite)
     if not is_participant_id(asked.participant_id) or is_reserved_id(asked.participant_id):
         raise InvalidRequest(f"participant id {asked.participant_id!r} is reserved or contains invalid characters")
     initial: tuple[Capability, ...] = ()
     if asked.initial_capabilities is not None:
         initial = read_capabilities(asked.initial_capabilities, "payload.initial_capabilities")
         check_grantable(initial)
-        check_size(turn, initial, "an invitation")
+        check_pattern_values(transition, initial, "an invitation")
     invited = asked.participant_id
     if space.state.knows(invited) and invited not in space.state.kicked:
-        turn.consume(envelope)
+        transition.consume(envelope)
         known = {"status": AlreadyExists.code, "participant_id": invited}
-        _acknowledge(turn, envelope, known)
-        turn.refusal = AlreadyExists(f"{invited!r} is already in the space", **known)
+        _acknowledge(transition, envelope, known)
+        transition.refusal = AlreadyExists(f"{invited!r} is already in the space", **known)
         return
     other, limit = space.ids_in_use.other_than(invited), space.settings.limits.invitations
     if other is not None and not space.state.knows(invited):
@@ -164,51 +168,51 @@ def invite(turn: Transition, envelope: Envelope) -> None:
             f"the space has {limit} invitations, the most it may", quota="invitations", limit=limit, value=limit + 1
         )
     space.capability_usage.require_room(invited, initial, space.settings.limits)
-    turn.all_checked()  # issuing a token may fail, so it comes before the first record
+    transition.all_checked()  # issuing a token may fail, so it comes before the first record
     secret = {
         "token": space.tokens.issue(space.settings.space_id, invited),
         "connection_url": space.settings.connection_url,
     }
-    turn.consume(envelope)
-    administration.record(turn, administration.TOKEN_ISSUED, envelope.sender, participant=invited)
+    transition.consume(envelope)
+    administration.record_admin(transition, administration.TOKEN_ISSUED, envelope.sender, participant=invited)
     space.capabilities_changed(invited)
-    _acknowledge(turn, envelope, {"status": "created", "participant_id": invited}, secret)
-    turn.answer = {"status": "created", "participant_id": invited, **secret}
+    _acknowledge(transition, envelope, {"status": "created", "participant_id": invited}, secret)
+    transition.answer_fields = {"status": "created", "participant_id": invited, **secret}
     parts = {"invited_by": envelope.sender, "reason": asked.reason, "but": envelope.sender}
-    presence.tell_presence(turn, "invited", invited, (envelope.id,), **parts)
+    presence.announce_presence(transition, "invited", invited, (envelope.id,), **parts)
 
 
 def _acknowledge(
-    turn: Transition, envelope: Envelope, status: dict[str, str], secret: dict[str, str] | None = None
+    transition: Transition, envelope: Envelope, status: dict[str, str], secret: dict[str, str] | None = None
 ) -> None:
     """Send the result to the inviter only. The record of it contains no token."""
     inviter = envelope.sender
     saying = GatewayMessage(
         kind=kinds.INVITE_ACK,
-        payload=raw_json.encode({**status, **(secret or {})}),
+        payload=raw_json.encode_json({**status, **(secret or {})}),
         audience=Recipients((inviter,)),
         to=(inviter,),
         cause=(envelope.id,),
-        recorded=raw_json.encode(status),
+        recorded=raw_json.encode_json(status),
     )
-    turn.say(saying)
+    transition.emit(saying)
 
 
-def kick(turn: Transition, envelope: Envelope) -> None:
+def kick_participant(transition: Transition, envelope: Envelope) -> None:
     """Remove a participant until it is invited again."""
-    asked = read(envelope, Kick)
+    asked = read_payload(envelope, Kick)
     kicked = asked.participant_id
-    if not turn.space.state.knows(kicked):
+    if not transition.space.state.knows(kicked):
         raise ParticipantNotFound(f"no participant {kicked!r}", participant_id=kicked)
-    turn.consume(envelope)
-    presence.remove(turn, kicked, presence.REMOVED, "kicked", (envelope.id,))
-    proposals.close_all_of(turn, kicked)
-    ownership.settle_absent(turn, (envelope.id,))
+    transition.consume(envelope)
+    presence.remove_participant(transition, kicked, presence.REMOVED, "kicked", (envelope.id,))
+    proposals.close_proposals_of(transition, kicked)
+    ownership.apply_grace_periods(transition, (envelope.id,))
 
 
-def pause(turn: Transition, envelope: Envelope) -> None:
+def pause_participants(transition: Transition, envelope: Envelope) -> None:
     """Mute each participant in `to`. Without `to`, the envelope is only relayed."""
-    seconds = read(envelope, Pause).timeout_seconds
-    if seconds is not None and not (math.isfinite(seconds) and 0 < seconds <= LONGEST_PAUSE):
-        raise InvalidEnvelope(f"`payload.timeout_seconds` must be over 0 and at most {LONGEST_PAUSE}")
-    turn.relay(envelope)
+    seconds = read_payload(envelope, Pause).timeout_seconds
+    if seconds is not None and not (math.isfinite(seconds) and 0 < seconds <= MAX_PAUSE_SECONDS):
+        raise InvalidEnvelope(f"`payload.timeout_seconds` must be over 0 and at most {MAX_PAUSE_SECONDS}")
+    transition.relay(envelope)

@@ -40,35 +40,39 @@ from mew.protocol.timestamps import SECOND, rfc3339
 from mew.protocol.transition import GatewayMessage, Transition
 from mew.protocol.work import ScannedTooMuch, Work
 
-_MOST_RULES: Final = 1_024
+_MAX_CACHED_RULES: Final = 1_024
 """Maximum number of rules whose compiled patterns are cached."""
 _READ_PER_UNIT: Final = 64
 """Payload bytes whose names are compared per unit of work (about a microsecond)."""
 
 
-def require(turn: Transition, envelope: Envelope, proposal: OpenProposal | None) -> None:
+def require_approval(transition: Transition, envelope: Envelope, proposal: OpenProposal | None) -> None:
     """Raise `ApprovalRequired` if a rule applies to an `mcp/request` and too few participants have voted.
 
     The request itself counts as the vote of its sender.
     """
-    rules = turn.space.settings.approvals
+    rules = transition.space.settings.approvals
     if rules and proposal is None:
         # The payload is relayed unchanged. If a name occurs twice, a receiver that uses the first value would read
         # a value that no rule has checked.
-        turn.work.add(len(envelope.fields["payload"]) // _READ_PER_UNIT)
+        transition.work.add(len(envelope.fields["payload"]) // _READ_PER_UNIT)
         require_unique_names(envelope.fields["payload"])
     for rule in rules:
-        if _binds(rule, envelope.payload, envelope.to, turn.work):
-            _require_quorum(turn, rule, envelope, proposal)
+        if _binds(rule, envelope.payload, envelope.to, transition.work):
+            _require_quorum(transition, rule, envelope, proposal)
 
 
-def _require_quorum(turn: Transition, rule: ApprovalRule, envelope: Envelope, proposal: OpenProposal | None) -> None:
-    space, sender = turn.space, envelope.sender
+def _require_quorum(
+    transition: Transition, rule: ApprovalRule, envelope: Envelope, proposal: OpenProposal | None
+) -> None:
+    space, sender = transition.space, envelope.sender
     if proposal is None:
         is_vote = sender in rule.deciders and not rule.not_proposer and space.state.may_return(sender)
         votes = [sender] if is_vote else []
     else:
-        votes = _votes(turn, rule, proposal, () if _is_readdressed(envelope, proposal) else proposal.votes, sender)
+        votes = _votes(
+            transition, rule, proposal, () if _is_readdressed(envelope, proposal) else proposal.votes, sender
+        )
     if len(votes) < rule.quorum:
         raise ApprovalRequired(
             f"this request needs {rule.quorum} votes of {', '.join(rule.deciders)}, and has {len(votes)}: "
@@ -79,16 +83,16 @@ def _require_quorum(turn: Transition, rule: ApprovalRule, envelope: Envelope, pr
         )
 
 
-def may_be_answered(turn: Transition, sender: str, proposal: OpenProposal) -> bool:
+def may_end_by_response(transition: Transition, sender: str, proposal: OpenProposal) -> bool:
     """Whether a proposal has enough votes to be ended by a response. The response counts as the vote of its sender."""
-    rules = rules_for(turn, proposal)
-    return all(len(_votes(turn, rule, proposal, proposal.votes, sender)) >= rule.quorum for rule in rules)
+    rules = approval_rules_for(transition, proposal)
+    return all(len(_votes(transition, rule, proposal, proposal.votes, sender)) >= rule.quorum for rule in rules)
 
 
 def _votes(
-    turn: Transition, rule: ApprovalRule, proposal: OpenProposal, cast: tuple[str, ...], sender: str
+    transition: Transition, rule: ApprovalRule, proposal: OpenProposal, cast: tuple[str, ...], sender: str
 ) -> list[str]:
-    return [each for each in dict.fromkeys((*cast, sender)) if counts(turn, each, rule, proposal)]
+    return [each for each in dict.fromkeys((*cast, sender)) if vote_counts(transition, each, rule, proposal)]
 
 
 def _is_readdressed(envelope: Envelope, proposal: OpenProposal) -> bool:
@@ -100,16 +104,16 @@ def _is_readdressed(envelope: Envelope, proposal: OpenProposal) -> bool:
     return bool(proposal.to) and set(envelope.to) != set(proposal.to)
 
 
-def rules_for(turn: Transition, proposal: OpenProposal) -> list[ApprovalRule]:
+def approval_rules_for(transition: Transition, proposal: OpenProposal) -> list[ApprovalRule]:
     """Return the rules that apply to a request that fulfills the proposal."""
-    rules = turn.space.settings.approvals
+    rules = transition.space.settings.approvals
     if not rules:
         return []
-    payload = raw_json.decode(proposal.payload)
-    return [rule for rule in rules if _binds(rule, payload, proposal.to, turn.work)]
+    payload = raw_json.decode_json(proposal.payload)
+    return [rule for rule in rules if _binds(rule, payload, proposal.to, transition.work)]
 
 
-def counts(turn: Transition, voter: str, rule: ApprovalRule, proposal: OpenProposal) -> bool:
+def vote_counts(transition: Transition, voter: str, rule: ApprovalRule, proposal: OpenProposal) -> bool:
     """Whether the vote of this participant counts now.
 
     The voter must be a listed decider, must not be anonymous, and must be allowed to send the request.
@@ -118,14 +122,14 @@ def counts(turn: Transition, voter: str, rule: ApprovalRule, proposal: OpenPropo
     return (
         voter in rule.deciders
         and not (rule.not_proposer and voter == proposal.proposer)
-        and turn.space.state.may_return(voter)
-        and may_fulfil(turn, voter, proposal)
+        and transition.space.state.may_return(voter)
+        and may_fulfil(transition, voter, proposal)
     )
 
 
-def may_fulfil(turn: Transition, participant: str, proposal: OpenProposal) -> bool:
+def may_fulfil(transition: Transition, participant: str, proposal: OpenProposal) -> bool:
     """Whether the capabilities of a participant allow it to send the proposed request."""
-    return may_be_sent(proposal, turn.space.capabilities(participant), turn.work)
+    return may_be_sent(proposal, transition.space.capabilities(participant), transition.work)
 
 
 def _binds(rule: ApprovalRule, payload: Any, to: tuple[str, ...], work: Work) -> bool:
@@ -143,15 +147,15 @@ def _binds(rule: ApprovalRule, payload: Any, to: tuple[str, ...], work: Work) ->
         return True
 
 
-@lru_cache(_MOST_RULES)
+@lru_cache(_MAX_CACHED_RULES)
 def _binding(match: bytes) -> ValueTest | None:
-    pattern = raw_json.decode(match).get("payload")
+    pattern = raw_json.decode_json(match).get("payload")
     return compile_binding(pattern) if pattern else None
 
 
-SHORTEST_SECONDS: Final = 10
-LONGEST_SECONDS: Final = 86_400
-USUAL_SECONDS: Final = 300
+MIN_LIFETIME_SECONDS: Final = 10
+MAX_LIFETIME_SECONDS: Final = 86_400
+DEFAULT_LIFETIME_SECONDS: Final = 300
 _RECIPIENTS_PER_UNIT: Final = 4
 """Recipients that a digest covers per unit of work."""
 _PROPOSALS_PER_UNIT: Final = 8
@@ -165,41 +169,41 @@ _ROOM: Final = 64 * 2**10
 class ProposalOptions(msgspec.Struct, frozen=True):
     """Options that a proposer may set for its proposal."""
 
-    expires_in_seconds: float = USUAL_SECONDS
+    expires_in_seconds: float = DEFAULT_LIFETIME_SECONDS
 
 
-def propose(turn: Transition, envelope: Envelope) -> None:
+def open_proposal(transition: Transition, envelope: Envelope) -> None:
     """Open a proposal if the payload has a method. Without a method, only relay the envelope.
 
     Raises `AlreadyExists` if the id is that of an open or remembered proposal, and `QuotaExceeded` if there is no room.
     If the proposer is over its own limits, its oldest proposals are dropped.
     """
-    space, method = turn.space, envelope.payload.get("method")
-    known = space.state.proposal(envelope.id, turn.now)
+    space, method = transition.space, envelope.payload.get("method")
+    known = space.state.proposal(envelope.id, transition.now)
     if known is not None:
         message = (
             f"{envelope.id!r} is a proposal already, at position {known.position}; send another one under a new id"
         )
         raise AlreadyExists(message, position=known.position)
     if not isinstance(method, str) or not method:
-        turn.relay(_without_stamp(envelope))
+        transition.relay(_without_stamp(envelope))
         return
-    expires = turn.now + round(_lifetime(envelope) * SECOND)
+    expires = transition.now + round(_lifetime(envelope) * SECOND)
     payload, to = envelope.fields["payload"], envelope.to
     _check_size(method, payload, to)
-    digest = _digests(turn, payload, to).digest
-    for dropped in _surplus(turn, envelope.sender, proposals.proposal_size(payload, to)):
-        close(turn, dropped, DROPPED)
+    digest = _digests(transition, payload, to).digest
+    for dropped in _surplus(transition, envelope.sender, proposals.proposal_size(payload, to)):
+        close_proposal(transition, dropped, DROPPED)
     stamp = {"position": space.state.position + 1, "digest": digest, "expires_at": rfc3339(expires)}
-    turn.relay(_with_stamp(envelope, raw_json.encode(stamp)))
-    turn.answer = {"proposal": stamp}
+    transition.relay(_with_stamp(envelope, raw_json.encode_json(stamp)))
+    transition.answer_fields = {"proposal": stamp}
 
 
 def _lifetime(envelope: Envelope) -> float:
     asked = read_proposal_field(envelope, ProposalOptions)
-    seconds = USUAL_SECONDS if asked is None else asked.expires_in_seconds
-    if not SHORTEST_SECONDS <= seconds <= LONGEST_SECONDS:
-        message = f"`proposal.expires_in_seconds` must be from {SHORTEST_SECONDS} to {LONGEST_SECONDS}"
+    seconds = DEFAULT_LIFETIME_SECONDS if asked is None else asked.expires_in_seconds
+    if not MIN_LIFETIME_SECONDS <= seconds <= MAX_LIFETIME_SECONDS:
+        message = f"`proposal.expires_in_seconds` must be from {MIN_LIFETIME_SECONDS} to {MAX_LIFETIME_SECONDS}"
         raise InvalidEnvelope(message)
     return seconds
 
@@ -211,19 +215,19 @@ def _check_size(method: str, payload: bytes, to: tuple[str, ...]) -> None:
     """
     if len(method) > proposals.METHOD_LENGTH:
         raise QuotaExceeded(f"the method of a proposal may have {proposals.METHOD_LENGTH} characters")
-    if len(raw_json.encode(to)) > proposals.RECIPIENT_BYTES:
+    if len(raw_json.encode_json(to)) > proposals.RECIPIENT_BYTES:
         raise QuotaExceeded(f"the recipients of a proposal may have {proposals.RECIPIENT_BYTES} bytes")
     if proposals.proposal_size(payload, to) > proposals.PROPOSAL_BYTES:
         raise QuotaExceeded(f"a proposal may have {proposals.PROPOSAL_BYTES} bytes")
 
 
-def _surplus(turn: Transition, proposer: str, size: int) -> list[OpenProposal]:
+def _surplus(transition: Transition, proposer: str, size: int) -> list[OpenProposal]:
     """Return the proposer's oldest proposals that must be dropped to make room for one of this size.
 
     Raises `QuotaExceeded` if the space has no room even then.
     """
-    turn.work.add(len(turn.space.state.proposals) // _PROPOSALS_PER_UNIT)
-    open_ones = [each for each in turn.space.state.proposals.values() if turn.now < each.expires]
+    transition.work.add(len(transition.space.state.proposals) // _PROPOSALS_PER_UNIT)
+    open_ones = [each for each in transition.space.state.proposals.values() if transition.now < each.expires]
     own = [each for each in open_ones if each.proposer == proposer]
     count, held = len(own) + 1, size + sum(each.size for each in own)
     surplus: list[OpenProposal] = []
@@ -241,30 +245,30 @@ def _surplus(turn: Transition, proposer: str, size: int) -> list[OpenProposal]:
     return surplus
 
 
-def request(turn: Transition, envelope: Envelope) -> None:
+def relay_request(transition: Transition, envelope: Envelope) -> None:
     """Handle an `mcp/request`. A request that names a proposal and matches it fulfills the proposal."""
     claim = read_claim(envelope)
-    named = _named(turn, envelope)
+    named = _named(transition, envelope)
     if named is None:
         if claim is not None:
-            raise _unknown(turn, claim)
-        require(turn, envelope, None)
-        turn.relay(_without_stamp(envelope))
+            raise _unknown(transition, claim)
+        require_approval(transition, envelope, None)
+        transition.relay(_without_stamp(envelope))
         return
-    proposal = _open(turn, named)
-    _check_same(turn, proposal, envelope, claim)
-    require(turn, envelope, proposal)
-    turn.relay(_with_stamp(envelope, proposal.stamp()))
+    proposal = _open(transition, named)
+    _check_same(transition, proposal, envelope, claim)
+    require_approval(transition, envelope, proposal)
+    transition.relay(_with_stamp(envelope, proposal.stamp()))
 
 
-def _digests(turn: Transition, payload: bytes, to: tuple[str, ...]) -> Digests:
-    turn.work.add(len(payload) // _HASHED_PER_UNIT + len(to) // _RECIPIENTS_PER_UNIT)
+def _digests(transition: Transition, payload: bytes, to: tuple[str, ...]) -> Digests:
+    transition.work.add(len(payload) // _HASHED_PER_UNIT + len(to) // _RECIPIENTS_PER_UNIT)
     return digests(payload, to)
 
 
-def _unknown(turn: Transition, claim: Claim) -> ProposalMismatch | ProposalClosed:
+def _unknown(transition: Transition, claim: Claim) -> ProposalMismatch | ProposalClosed:
     """Return the error for a claim if `correlation_id` names no proposal that is open or remembered."""
-    known = turn.space.state.proposal_at(claim.position, turn.now)
+    known = transition.space.state.proposal_at(claim.position, transition.now)
     if isinstance(known, OpenProposal):
         return ProposalMismatch(
             f"`correlation_id` does not name {known.proposal_id!r}, the proposal at position {claim.position}",
@@ -277,7 +281,7 @@ def _unknown(turn: Transition, claim: Claim) -> ProposalMismatch | ProposalClose
     )
 
 
-def _check_same(turn: Transition, proposal: OpenProposal, envelope: Envelope, claim: Claim | None) -> None:
+def _check_same(transition: Transition, proposal: OpenProposal, envelope: Envelope, claim: Claim | None) -> None:
     """Raise `ProposalMismatch` if a request differs from its proposal.
 
     With a claim, recipients are compared too, unless the proposal has none.
@@ -289,11 +293,11 @@ def _check_same(turn: Transition, proposal: OpenProposal, envelope: Envelope, cl
     payload = envelope.fields["payload"]
     if len(payload) > proposals.PROPOSAL_BYTES + _ROOM:
         raise ProposalMismatch("the request is larger than any proposal", **parts)
-    asked = _digests(turn, payload, envelope.to)
+    asked = _digests(transition, payload, envelope.to)
     if claim is not None and proposal.to:
         is_same = asked.digest == proposal.digest
     else:
-        is_same = asked.content == _digests(turn, proposal.payload, ()).content
+        is_same = asked.content == _digests(transition, proposal.payload, ()).content
     if not is_same:
         raise ProposalMismatch(
             f"the request differs from the proposal {proposal.proposal_id!r} in method, params or recipients; "
@@ -302,46 +306,46 @@ def _check_same(turn: Transition, proposal: OpenProposal, envelope: Envelope, cl
         )
 
 
-def respond(turn: Transition, envelope: Envelope) -> None:
+def relay_response(transition: Transition, envelope: Envelope) -> None:
     """Handle an `mcp/response` to the proposal itself: its addressee has carried it out (TypeScript agents do this).
 
     If a rule applies to the proposal and votes are missing, the response is relayed but does not end the proposal.
     """
-    proposal = _only_open(turn, envelope)
-    if proposal is None or may_be_answered(turn, envelope.sender, proposal):
-        _relay_end(turn, envelope)
+    proposal = _only_open(transition, envelope)
+    if proposal is None or may_end_by_response(transition, envelope.sender, proposal):
+        _relay_end(transition, envelope)
     else:
-        turn.relay(_without_stamp(envelope))
+        transition.relay(_without_stamp(envelope))
 
 
-def reject(turn: Transition, envelope: Envelope) -> None:
+def reject_proposal(transition: Transition, envelope: Envelope) -> None:
     """Handle an `mcp/reject`. It closes the proposal only if its sender may decide. Otherwise it is only relayed."""
-    proposal = _only_open(turn, envelope)
-    rules = () if proposal is None else rules_for(turn, proposal)
+    proposal = _only_open(transition, envelope)
+    rules = () if proposal is None else approval_rules_for(transition, proposal)
     if rules and not any(envelope.sender in rule.deciders for rule in rules):
-        turn.relay(_without_stamp(envelope))
+        transition.relay(_without_stamp(envelope))
     else:
-        _relay_end(turn, envelope)
+        _relay_end(transition, envelope)
 
 
-def _relay_end(turn: Transition, envelope: Envelope) -> None:
-    proposal = _only_open(turn, envelope)
+def _relay_end(transition: Transition, envelope: Envelope) -> None:
+    proposal = _only_open(transition, envelope)
     sender = envelope.sender
-    if proposal is not None and (sender in proposal.to or may_fulfil(turn, sender, proposal)):
-        turn.relay(_with_stamp(envelope, proposal.stamp()))
+    if proposal is not None and (sender in proposal.to or may_fulfil(transition, sender, proposal)):
+        transition.relay(_with_stamp(envelope, proposal.stamp()))
     else:
-        turn.relay(_without_stamp(envelope))
+        transition.relay(_without_stamp(envelope))
 
 
-def withdraw(turn: Transition, envelope: Envelope) -> None:
+def withdraw_proposal(transition: Transition, envelope: Envelope) -> None:
     """Handle an `mcp/withdraw`. Only the proposer may withdraw a proposal."""
-    named = _named(turn, envelope)
+    named = _named(transition, envelope)
     if named is None:
-        turn.relay(_without_stamp(envelope))
+        transition.relay(_without_stamp(envelope))
         return
     if named.proposer != envelope.sender:
         raise Unauthorized(f"only {named.proposer!r} may withdraw {named.proposal_id!r}", position=named.position)
-    turn.relay(_with_stamp(envelope, _open(turn, named).stamp()))
+    transition.relay(_with_stamp(envelope, _open(transition, named).stamp()))
 
 
 def is_own_withdrawal(state: SpaceState, envelope: Envelope, now: int) -> bool:
@@ -351,83 +355,85 @@ def is_own_withdrawal(state: SpaceState, envelope: Envelope, now: int) -> bool:
     return bool(known) and all(each.proposer == envelope.sender for each in known)
 
 
-def approve(turn: Transition, envelope: Envelope) -> None:
+def approve_proposal(transition: Transition, envelope: Envelope) -> None:
     """Handle an `mcp/approve`: the vote of a decider."""
-    claim, named = read_claim(envelope), _named(turn, envelope)
+    claim, named = read_claim(envelope), _named(transition, envelope)
     if claim is None or not envelope.correlation_id:
         raise InvalidEnvelope("mcp/approve: `proposal: {position, digest}` and `correlation_id` must name a proposal")
     if named is None:
-        raise _unknown(turn, claim)
-    proposal = _open(turn, named)
+        raise _unknown(transition, claim)
+    proposal = _open(transition, named)
     if (claim.position, claim.digest) != (proposal.position, proposal.digest):
         raise ProposalMismatch(
             f"{proposal.proposal_id!r} is another proposal than the one you saw",
             position=proposal.position,
             digest=proposal.digest,
         )
-    rules = rules_for(turn, proposal)
+    rules = approval_rules_for(transition, proposal)
     if not rules:
         message = f"no rule asks for votes on {proposal.proposal_id!r}; send the `mcp/request` itself"
         raise InvalidOperation(message, position=proposal.position)
-    if not any(counts(turn, envelope.sender, rule, proposal) for rule in rules):
+    if not any(vote_counts(transition, envelope.sender, rule, proposal) for rule in rules):
         message = f"{envelope.sender!r} has no vote on {proposal.proposal_id!r}"
         raise Unauthorized(message, position=proposal.position)
-    turn.relay(_with_stamp(envelope, proposal.stamp()))
+    transition.relay(_with_stamp(envelope, proposal.stamp()))
 
 
 # Closing without a participant's message
 
 
-def close(turn: Transition, proposal: OpenProposal, outcome: str) -> None:
+def close_proposal(transition: Transition, proposal: OpenProposal, outcome: str) -> None:
     """Announce that a proposal has ended."""
     payload = {"position": proposal.position, "proposal": proposal.proposal_id, "outcome": outcome}
     cause = (proposal.proposal_id,)
-    turn.say(GatewayMessage(kind=kinds.PROPOSAL_CLOSED, payload=raw_json.encode(payload), cause=cause), reason=outcome)
+    transition.emit(
+        GatewayMessage(kind=kinds.PROPOSAL_CLOSED, payload=raw_json.encode_json(payload), cause=cause), reason=outcome
+    )
 
 
-def close_all_of(turn: Transition, proposer: str) -> None:
+def close_proposals_of(transition: Transition, proposer: str) -> None:
     """Close all proposals of a participant that was removed, or that cannot return under its identity."""
-    state = turn.space.state
+    state = transition.space.state
     outcome = KICKED if proposer in state.kicked else LEFT
     for proposal in [each for each in state.proposals.values() if each.proposer == proposer]:
-        close(turn, proposal, outcome)
+        close_proposal(transition, proposal, outcome)
 
 
 # Find the proposal that an envelope refers to
 
 
-def _named(turn: Transition, envelope: Envelope) -> OpenProposal | ClosedProposal | None:
+def _named(transition: Transition, envelope: Envelope) -> OpenProposal | ClosedProposal | None:
     """Return the proposal, open or remembered, that `correlation_id` names; None if there is none.
 
     Raises `ProposalMismatch` if it names several.
     """
-    found = _all_named(turn, envelope)
+    found = _all_named(transition, envelope)
     if len(found) > 1:
         raise ProposalMismatch(f"`correlation_id` names {len(found)} proposals; name one")
     return found[0] if found else None
 
 
-def _all_named(turn: Transition, envelope: Envelope) -> list[OpenProposal | ClosedProposal]:
-    state, names = turn.space.state, dict.fromkeys(envelope.correlation_id)
-    known = (state.proposal(each, turn.now) for each in names)
+def _all_named(transition: Transition, envelope: Envelope) -> list[OpenProposal | ClosedProposal]:
+    state, names = transition.space.state, dict.fromkeys(envelope.correlation_id)
+    known = (state.proposal(each, transition.now) for each in names)
     return [each for each in known if each is not None]
 
 
-def _only_open(turn: Transition, envelope: Envelope) -> OpenProposal | None:
+def _only_open(transition: Transition, envelope: Envelope) -> OpenProposal | None:
     """Return the open proposal that a response or rejection refers to; None unless it names one."""
-    found = _all_named(turn, envelope)
+    found = _all_named(transition, envelope)
     one = found[0] if len(found) == 1 else None
-    return one if isinstance(one, OpenProposal) and turn.now < one.expires else None
+    return one if isinstance(one, OpenProposal) and transition.now < one.expires else None
 
 
-def _open(turn: Transition, named: OpenProposal | ClosedProposal) -> OpenProposal:
+def _open(transition: Transition, named: OpenProposal | ClosedProposal) -> OpenProposal:
     """Return the proposal if it is still open. Otherwise raise `ProposalClosed`, so that a retry learns the outcome."""
-    if isinstance(named, OpenProposal) and turn.now < named.expires:
+    if isinstance(named, OpenProposal) and transition.now < named.expires:
         return named
-    raise closed(named)
+    raise proposal_closed_error(named)
 
 
-def closed(named: OpenProposal | ClosedProposal) -> ProposalClosed:
+def proposal_closed_error(named: OpenProposal | ClosedProposal) -> ProposalClosed:
     """Return the error that describes the outcome of a proposal.
 
     An open proposal here is past its expiry: a query has arrived before its end was announced.

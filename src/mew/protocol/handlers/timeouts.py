@@ -9,73 +9,75 @@ from typing import Final
 from mew.protocol import kinds, proposals, raw_json
 from mew.protocol.commands import Start, Tick
 from mew.protocol.handlers import membership, presence
-from mew.protocol.handlers.proposals import close
+from mew.protocol.handlers.proposals import close_proposal
 from mew.protocol.state import SpaceState
 from mew.protocol.transition import GatewayMessage, Transition
 
 NEVER: Final = 2**63
-MOST_ENDS: Final = 50
-"""Maximum number of ended grants recorded in one turn. The others follow in the next turns."""
-MOST_SAID: Final = 2**20
-"""After this many bytes sent about ended grants, the others wait for the next turn: a welcome may have megabytes."""
+MAX_ENDS: Final = 50
+"""Maximum number of ended grants recorded in one transition. The others follow in the next ones."""
+MAX_SENT_BYTES: Final = 2**20
+"""After this many bytes sent about ended grants, the others wait for the next one: a welcome may have megabytes."""
 
 
-def start(turn: Transition, command: Start) -> None:
+def begin_epoch(transition: Transition, command: Start) -> None:
     """Begin a new epoch. Everything that ended while the gateway was down is closed before any participant joins."""
-    presence.start(turn, command)
-    for proposal in list(turn.space.state.proposals.values()):
+    presence.record_start(transition, command)
+    for proposal in list(transition.space.state.proposals.values()):
         if proposal.anonymous:
-            close(turn, proposal, proposals.LEFT)
-    settle(turn)
-    while turn.space.ended:
-        settle(turn)
+            close_proposal(transition, proposal, proposals.LEFT)
+    end_due(transition)
+    while transition.space.ended:
+        end_due(transition)
 
 
-def tick(turn: Transition, command: Tick) -> None:
+def pass_tick(transition: Transition, command: Tick) -> None:
     """Apply the effects of time that are due by now."""
-    presence.tick(turn, command)
-    settle(turn)
+    presence.end_due_presences(transition, command)
+    end_due(transition)
 
 
-def settle(turn: Transition) -> None:
+def end_due(transition: Transition) -> None:
     """End all due proposals, and as many due grants as one turn may end.
 
     The remaining due grants no longer give any permission.
     """
-    space = turn.space
-    if turn.now < space.next_end:
+    space = transition.space
+    if transition.now < space.next_end:
         return
-    said, state = turn.said, space.state
+    said, state = transition.sent_bytes, space.state
     for proposal in list(state.proposals.values()):
-        if proposal.expires <= turn.now:
-            close(turn, proposal, proposals.EXPIRED)
-    space.let_end(_ended_grants(state, turn.now))
-    _revoke_ended(turn)
-    space.next_end = turn.now if space.ended else _next_end(state)
+        if proposal.expires <= transition.now:
+            close_proposal(transition, proposal, proposals.EXPIRED)
+    space.end_grants(_ended_grants(state, transition.now))
+    _revoke_ended(transition)
+    space.next_end = transition.now if space.ended else _next_end(state)
     # The sender of the current message is not charged for these bytes.
-    turn.said = said
+    transition.sent_bytes = said
 
 
-def _revoke_ended(turn: Transition) -> None:
-    """Record and announce the ends of grants, up to the limits of one turn.
+def _revoke_ended(transition: Transition) -> None:
+    """Record and announce the ends of grants, up to the limits of one transition.
 
     Each grant gets its own revocation. Each recipient gets one change of its capabilities.
     """
-    ended, left, most = turn.space.ended, MOST_ENDS, turn.said + MOST_SAID
+    ended, left, most = transition.space.ended, MAX_ENDS, transition.sent_bytes + MAX_SENT_BYTES
     for recipient in list(ended):
-        if left == 0 or turn.said > most:
+        if left == 0 or transition.sent_bytes > most:
             return
         each = ended[recipient]
         grant_ids = tuple(islice(each.grant_ids, left))
         left -= len(grant_ids)
         for grant_id in grant_ids:
             revoked = {"recipient": recipient, "grant_id": grant_id, "reason": "expired"}
-            turn.say(GatewayMessage(kind=kinds.CAPABILITY_REVOKE, payload=raw_json.encode(revoked)), reason="expired")
+            transition.emit(
+                GatewayMessage(kind=kinds.CAPABILITY_REVOKE, payload=raw_json.encode_json(revoked)), reason="expired"
+            )
             del each.grant_ids[grant_id]
         before, each.before = each.before, None
         if not each.grant_ids:
             del ended[recipient]
-        membership.tell_change(turn, recipient, grant_ids, before)
+        membership.announce_capabilities(transition, recipient, grant_ids, before)
 
 
 def _ended_grants(state: SpaceState, now: int) -> dict[str, tuple[str, ...]]:
