@@ -135,22 +135,22 @@ class Client:
 
     def kinds(self) -> list[str]:
         """The kinds of everything not read yet, `#` for a frame; read from now on."""
-        return ["#" if isinstance(each, ReceivedFrame) else each["kind"] for each in self.inbox()]
+        return ["#" if isinstance(message, ReceivedFrame) else message["kind"] for message in self.inbox()]
 
     def take(self, kind: str) -> Message:
         """The first envelope of this kind not read yet; the others stay unread."""
-        for index, each in enumerate(self._unread):
-            if isinstance(each, Message) and each["kind"] == kind:
+        for index, message in enumerate(self._unread):
+            if isinstance(message, Message) and message["kind"] == kind:
                 del self._unread[index]
-                return each
+                return message
         raise AssertionError(f"{self.participant or self.connection} received no {kind!r}; unread: {self._summary()}")
 
     def take_frame(self) -> ReceivedFrame:
         """The first frame not read yet."""
-        for index, each in enumerate(self._unread):
-            if isinstance(each, ReceivedFrame):
+        for index, message in enumerate(self._unread):
+            if isinstance(message, ReceivedFrame):
                 del self._unread[index]
-                return each
+                return message
         raise AssertionError(f"{self.participant or self.connection} received no frame; unread: {self._summary()}")
 
     def error(self) -> dict[str, Any]:
@@ -195,10 +195,11 @@ def settings(
     """Settings with capabilities written as plain JSON."""
     if defaults is not None:
         others["defaults"] = read_capabilities(defaults, "defaults")
-    named = {
-        name: None if held is None else read_capabilities(held, name) for name, held in (participants or {}).items()
+    by_id = {
+        name: None if capabilities is None else read_capabilities(capabilities, name)
+        for name, capabilities in (participants or {}).items()
     }
-    return SpaceSettings(space_id=space_id, participants=named, **others)
+    return SpaceSettings(space_id=space_id, participants=by_id, **others)
 
 
 class MemorySpace:

@@ -140,7 +140,7 @@ def view_from_welcome(envelope: Envelope) -> SpaceView:
     streams = [StreamView(entry) for entry in payload["active_streams"]]
     return SpaceView(
         you=_participant(payload["you"]),
-        participants={each["id"]: _participant(each) for each in payload["participants"]},
+        participants={entry["id"]: _participant(entry) for entry in payload["participants"]},
         streams={stream.stream_id: stream for stream in streams},
         position=payload["position"],
         proposals=_proposals(payload.get("open_proposals")),
@@ -148,7 +148,7 @@ def view_from_welcome(envelope: Envelope) -> SpaceView:
 
 
 def _proposals(listed: list[dict[str, Any]] | None) -> dict[int, ProposalView] | None:
-    return None if listed is None else {each["position"]: ProposalView(each) for each in listed}
+    return None if listed is None else {entry["position"]: ProposalView(entry) for entry in listed}
 
 
 def apply_envelope(view: SpaceView, envelope: Envelope) -> SpaceView:
@@ -201,21 +201,21 @@ def _opened(view: SpaceView, envelope: Envelope) -> SpaceView:
 
 def _readied(view: SpaceView, envelope: Envelope) -> SpaceView:
     payload = envelope.payload
-    known = payload["stream"]
+    details = payload["stream"]
     entry = {
         **payload,
-        "stream_id": known["stream_id"],
-        "owner": known["owner"],
-        "authorized_writers": known["authorized_writers"],
+        "stream_id": details["stream_id"],
+        "owner": details["owner"],
+        "authorized_writers": details["authorized_writers"],
         "created": envelope.ts,
-        "direction": _given(payload, "direction", "upload"),
-        "encoding": _given(payload, "encoding", "utf-8"),
+        "direction": _value_or(payload, "direction", "upload"),
+        "encoding": _value_or(payload, "encoding", "utf-8"),
         "stream": {
-            "stream_id": known["stream_id"],
-            "namespace": known["namespace"],
-            "status": known["status"],
-            "creator": known["creator"],
-            "formats": known["formats"],
+            "stream_id": details["stream_id"],
+            "namespace": details["namespace"],
+            "status": details["status"],
+            "creator": details["creator"],
+            "formats": details["formats"],
             "owner_connected": True,
             "frames": 0,
         },
@@ -223,33 +223,33 @@ def _readied(view: SpaceView, envelope: Envelope) -> SpaceView:
     return _put(view, StreamView(entry))
 
 
-def _given(payload: dict[str, Any], name: str, default: str) -> Any:
+def _value_or(payload: dict[str, Any], name: str, default: str) -> Any:
     value = payload.get(name)
     return default if value is None else value
 
 
 def _started(view: SpaceView, envelope: Envelope) -> SpaceView:
-    stream = _named(view, envelope)
+    stream = _find_stream(view, envelope)
     return view if stream is None else _put(view, stream.with_stream(status="live"))
 
 
 def _ended(view: SpaceView, envelope: Envelope) -> SpaceView:
-    stream = _named(view, envelope)
+    stream = _find_stream(view, envelope)
     if stream is None:
         return view
-    streams = {name: each for name, each in view.streams.items() if name != stream.stream_id}
+    streams = {name: other for name, other in view.streams.items() if name != stream.stream_id}
     return msgspec.structs.replace(view, streams=streams)
 
 
 def _writers_changed(view: SpaceView, envelope: Envelope) -> SpaceView:
-    stream = _named(view, envelope)
+    stream = _find_stream(view, envelope)
     if stream is None:
         return view
     return _put(view, stream.with_entry(authorized_writers=envelope.payload["authorized_writers"]))
 
 
 def _ownership_transferred(view: SpaceView, envelope: Envelope) -> SpaceView:
-    stream = _named(view, envelope)
+    stream = _find_stream(view, envelope)
     if stream is None:
         return view
     payload = envelope.payload
@@ -260,7 +260,7 @@ def _ownership_transferred(view: SpaceView, envelope: Envelope) -> SpaceView:
 
 
 def _data(view: SpaceView, envelope: Envelope) -> SpaceView:
-    stream = _named(view, envelope)
+    stream = _find_stream(view, envelope)
     return view if stream is None else _counted(view, stream.stream_id, 1)
 
 
@@ -273,11 +273,11 @@ def _counted(view: SpaceView, stream_id: str, count: int) -> SpaceView:
     return view if stream is None else _put(view, stream.with_stream(frames=stream.frames + count))
 
 
-def _named(view: SpaceView, envelope: Envelope) -> StreamView | None:
+def _find_stream(view: SpaceView, envelope: Envelope) -> StreamView | None:
     """Return the stream that an envelope names, if known. The gateway completes the reference before it relays it."""
     reference = envelope.payload.get("stream")
-    named = reference.get("stream_id") if isinstance(reference, dict) else None
-    return view.streams.get(named) if isinstance(named, str) else None
+    stream_id = reference.get("stream_id") if isinstance(reference, dict) else None
+    return view.streams.get(stream_id) if isinstance(stream_id, str) else None
 
 
 def _proposed(view: SpaceView, envelope: Envelope) -> SpaceView:
@@ -310,7 +310,7 @@ def _without_votes(view: SpaceView, participant: str) -> SpaceView:
     """Remove the votes of a participant that was kicked."""
     for proposal in (view.proposals or {}).values():
         if participant in proposal.votes:
-            view = _with_votes(view, proposal, [each for each in proposal.votes if each != participant])
+            view = _with_votes(view, proposal, [voter for voter in proposal.votes if voter != participant])
     return view
 
 
@@ -324,7 +324,7 @@ def _proposal_ended(view: SpaceView, envelope: Envelope) -> SpaceView:
     stamp = envelope.payload if envelope.sender == kinds.GATEWAY else _stamp(envelope)
     if view.proposals is None or stamp is None or stamp["position"] not in view.proposals:
         return view
-    left = {position: each for position, each in view.proposals.items() if position != stamp["position"]}
+    left = {position: proposal for position, proposal in view.proposals.items() if position != stamp["position"]}
     return msgspec.structs.replace(view, proposals=left)
 
 

@@ -95,9 +95,9 @@ def read_join(values: Mapping[str, Any]) -> JoinRequest:
     places = [values, payload if isinstance(payload, dict) else {}]
 
     def find(*names: str) -> str | None:
-        found = [place[name] for place in places for name in names if place.get(name) is not None]
-        if found and not isinstance(found[0], str):
+        values = [place[name] for place in places for name in names if place.get(name) is not None]
+        if values and not isinstance(values[0], str):
             raise InvalidEnvelope(f"`{names[0]}` of a join must be a string")
-        return found[0] if found else None
+        return values[0] if values else None
 
     return JoinRequest(find("space"), find(*_PARTICIPANT), find("token"), given_id(values))

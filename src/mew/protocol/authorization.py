@@ -73,10 +73,10 @@ def checked_kinds(kind: str) -> tuple[str, ...]:
 
 def decide(source: PermissionSource, envelope: Envelope, work: Work) -> Decision:
     """Check an envelope against the sender's capabilities."""
-    held = source.capabilities(envelope.sender)
+    capabilities = source.capabilities(envelope.sender)
     try:
         for kind in checked_kinds(envelope.kind):
-            decision = held.decide(kind, envelope.payload, envelope.to, work)
+            decision = capabilities.decide(kind, envelope.payload, envelope.to, work)
             if decision.allowed:
                 break
     except ScannedTooMuch:
@@ -139,7 +139,7 @@ class _Attempt(msgspec.Struct, frozen=True):
     nearest: NearestMiss
 
 
-def nearest_miss(held: CapabilitySet, envelope: Envelope, work: Work) -> NearestMiss | None:
+def nearest_miss(capabilities: CapabilitySet, envelope: Envelope, work: Work) -> NearestMiss | None:
     """Return the held capability that comes closest to allowing the envelope; the first one if several are equal.
 
     None of the held capabilities allows the envelope. If comparing all of them takes too long, the result covers only
@@ -147,7 +147,7 @@ def nearest_miss(held: CapabilitySet, envelope: Envelope, work: Work) -> Nearest
     """
     best: _Attempt | None = None
     with suppress(ScannedTooMuch):
-        for source, capability in held.sourced:
+        for source, capability in capabilities.sourced:
             for kind in checked_kinds(envelope.kind):
                 miss = capability.miss(kind, envelope.payload, envelope.to, work)
                 attempt = None if miss is None else _attempt(miss, source, kind, envelope, work)
@@ -163,7 +163,7 @@ def _attempt(miss: Mismatch, source: str, kind: str, envelope: Envelope, work: W
     if miss.near == _AT_KIND:
         fit, why = _shared_segments(pattern["kind"], kind), _kind_misfit(pattern["kind"], kind, envelope.kind)
     elif miss.near == _AT_RECIPIENT:
-        fits = [_fits(pattern["to"], each, work) for each in envelope.to]
+        fits = [_fits(pattern["to"], recipient, work) for recipient in envelope.to]
         wrong = envelope.to[fits.index(False)] if envelope.to else MISSING
         fit, why = sum(fits), _misfit(pattern["to"], wrong, "to", work)
     else:
@@ -195,7 +195,7 @@ def _kind_misfit(pattern: str, kind: str, sent: str) -> str:
 def _fitting(pattern: Any, value: Any, work: Work) -> int:
     """Count the parts of a value that match."""
     if isinstance(pattern, dict) and isinstance(value, dict):
-        return sum(_fitting(each, value.get(key, MISSING), work) for key, each in pattern.items())
+        return sum(_fitting(part, value.get(key, MISSING), work) for key, part in pattern.items())
     return _fits(pattern, value, work)
 
 
@@ -206,9 +206,9 @@ def _misfit(pattern: Any, value: Any, path: str, work: Work) -> str:
     if isinstance(value, list):
         return f"{path}: not every element of the list matches {_quoted(pattern)}"
     if isinstance(pattern, dict) and isinstance(value, dict):
-        parts = ((key, each, value.get(key, MISSING)) for key, each in pattern.items())
-        key, wanted, found = next(part for part in parts if not _fits(part[1], part[2], work))
-        return _misfit(wanted, found, f"{path}.{key}", work)
+        parts = ((key, subpattern, value.get(key, MISSING)) for key, subpattern in pattern.items())
+        key, subpattern, subvalue = next(part for part in parts if not _fits(part[1], part[2], work))
+        return _misfit(subpattern, subvalue, f"{path}.{key}", work)
     return f"{path}: {_contradiction(pattern, value)}"
 
 

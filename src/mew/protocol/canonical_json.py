@@ -57,7 +57,7 @@ def canonical(value: Any) -> str:
     if kind is float:
         return _number(value)
     if kind is list:
-        return f"[{','.join([canonical(each) for each in value])}]"
+        return f"[{','.join([canonical(element) for element in value])}]"
     if kind is dict:
         return f"{{{','.join([f'{encode_basestring(name)}:{canonical(value[name])}' for name in _sorted(value)])}}}"
     return "null" if value is None else "true" if value else "false"
@@ -94,10 +94,10 @@ class _Reader:
         """Count the elements of lists. Members of objects were counted during parsing."""
         level: list[Any] = [values]
         while level:
-            for each in level:
-                if type(each) is list:
-                    self._count(len(each))
-            level = [child for each in level for child in _children(each)]
+            for container in level:
+                if type(container) is list:
+                    self._count(len(container))
+            level = [child for container in level for child in _children(container)]
 
     def _count(self, count: int) -> None:
         self._left -= count

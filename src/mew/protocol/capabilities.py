@@ -54,7 +54,9 @@ class Capability(msgspec.Struct, frozen=True):
         work.add(TRIED_UNITS)
         near = _AT_RECIPIENT
         try:
-            if self.fits_recipient is not None and not (to and all(self.fits_recipient(each, work) for each in to)):
+            if self.fits_recipient is not None and not (
+                to and all(self.fits_recipient(recipient, work) for recipient in to)
+            ):
                 return Mismatch(near, self)
             near = _AT_PAYLOAD
             if self.fits_payload is not None and not self.fits_payload(payload, work):
@@ -73,25 +75,25 @@ class Capability(msgspec.Struct, frozen=True):
         """True for a literal `stream/manage` or `*`: only these may end another participant's stream (protocol §4)."""
         return self.pattern["kind"] in {kinds.STREAM_MANAGE, "*", "**"}
 
-    def covers(self, asked: "Capability", work: Work = UNBOUNDED) -> bool:
-        """Return whether this capability matches every envelope that `asked` matches. In doubt, False (protocol §3).
+    def covers(self, other: "Capability", work: Work = UNBOUNDED) -> bool:
+        """Return whether this capability matches every envelope that `other` matches. In doubt, False (protocol §3).
 
         `work` counts the cost and limits it. By default there is no limit.
         """
         work.scan(_KIND_TRIAL)
-        if self.text == asked.text:
+        if self.text == other.text:
             return True
-        if not self.kind.covers(asked.kind):
+        if not self.kind.covers(other.kind):
             return False
         for name in ("payload", "to"):
-            held = self.pattern.get(name)
-            if held is not None and not (held == {} or _covers_part(held, asked.pattern.get(name), work)):
+            pattern = self.pattern.get(name)
+            if pattern is not None and not (pattern == {} or _covers_part(pattern, other.pattern.get(name), work)):
                 return False
         return True
 
 
-def _covers_part(held: Any, asked: Any, work: Work) -> bool:
-    return asked is not None and covers_value(held, asked, work)
+def _covers_part(pattern: Any, other: Any, work: Work) -> bool:
+    return other is not None and covers_value(pattern, other, work)
 
 
 class Mismatch(msgspec.Struct, frozen=True):
@@ -111,7 +113,7 @@ class Mismatch(msgspec.Struct, frozen=True):
             part = "to" if self.near == _AT_RECIPIENT else "payload"
             return f"`{part}` has a string over {MAX_SCANNED_TEXT} characters, too long for a pattern with inner stars"
         if self.near == _AT_RECIPIENT:
-            shown = [each[:_SHOWN] for each in to[:_SHOWN]]
+            shown = [recipient[:_SHOWN] for recipient in to[:_SHOWN]]
             return f"`to` {shown!r} does not match {pattern['to']!r}"
         return f"`payload` does not match {pattern['payload']!r}"
 
@@ -163,7 +165,7 @@ def read_capabilities(values: Any, where: str) -> tuple[Capability, ...]:
 
 
 def _is_recipients(to: Any) -> bool:
-    return isinstance(to, str) or (isinstance(to, list) and all(isinstance(each, str) for each in to))
+    return isinstance(to, str) or (isinstance(to, list) and all(isinstance(recipient, str) for recipient in to))
 
 
 def _depth(value: Any) -> int:
@@ -198,7 +200,7 @@ class CapabilitySet:
         self.sourced = tuple(_with_every_depth(sourced))
         self.text = raw_json.array(capability.text for _, capability in self.sourced)
         self._texts = frozenset(capability.text for _, capability in self.sourced)
-        self.managing = tuple(each for each in self.sourced if each[1].manages_streams)
+        self.managing = tuple(entry for entry in self.sourced if entry[1].manages_streams)
         """Capabilities that allow ending another participant's stream."""
         self.certain: dict[str, Decision] = {}
         """Cache of known kinds that are allowed, whatever the rest of the envelope contains."""
@@ -240,21 +242,21 @@ class CapabilitySet:
             return Decision(False, f"no capability is for {kind!r}")
         return Decision(False, f"nearest is {nearest.capability.text.decode()}: {nearest.reason(kind, to)}")
 
-    def covers(self, asked: Capability, work: Work = UNBOUNDED) -> bool:
-        """Return whether one held capability covers `asked`, so that it may be passed on.
+    def covers(self, other: Capability, work: Work = UNBOUNDED) -> bool:
+        """Return whether one held capability covers `other`, so that it may be passed on.
 
         A capability that manages streams is covered only by one that also manages streams.
         """
-        if asked.text in self._texts:
+        if other.text in self._texts:
             return True
-        exact = None if asked.kind.negated else asked.kind.exact
+        exact = None if other.kind.negated else other.kind.exact
         candidates = self.sourced
         if exact is not None:
             # A capability for exactly one other kind cannot cover this one.
             tried = (*self._exact.get(exact, ()), *self._patterns)
             candidates = tuple(("", capability) for capability, _ in tried)
         return any(
-            capability.covers(asked, work) and (capability.manages_streams or not asked.manages_streams)
+            capability.covers(other, work) and (capability.manages_streams or not other.manages_streams)
             for _, capability in candidates
         )
 
@@ -267,7 +269,7 @@ def _with_every_depth(sourced: Iterable[tuple[str, Capability]]) -> Iterator[tup
         if capability.pattern["kind"] == "*":
             twin = {**capability.pattern, "kind": "**"}  # not measured again: the longest pattern needs a twin too
             together.append(msgspec.structs.replace(capability, pattern=twin, text=raw_json.encode_json(twin)))
-        for each in together:
-            if each.text not in listed:
-                listed.add(each.text)
-                yield source, each
+        for variant in together:
+            if variant.text not in listed:
+                listed.add(variant.text)
+                yield source, variant

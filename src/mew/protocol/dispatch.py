@@ -46,7 +46,7 @@ def shortened_envelope(envelope: Envelope) -> bytes:
 
     It has the header fields, and the size, digest and first bytes of the payload.
     """
-    kept = {name: text for name, text in envelope.fields.items() if name in _HEADER and len(text) <= FIELD_BYTES}
+    fields = {name: text for name, text in envelope.fields.items() if name in _HEADER and len(text) <= FIELD_BYTES}
     payload = envelope.fields.get("payload")
     if payload is not None:
         digest = {
@@ -54,8 +54,8 @@ def shortened_envelope(envelope: Envelope) -> bytes:
             "sha256": sha256(payload).hexdigest(),
             "head": payload[:HEAD_BYTES].decode("utf-8", "ignore"),
         }
-        kept["payload"] = raw_json.encode_json(digest)
-    return raw_json.join_json(kept)
+        fields["payload"] = raw_json.encode_json(digest)
+    return raw_json.join_json(fields)
 
 
 class RefusalDetails:
@@ -103,7 +103,7 @@ def receive_message(transition: Transition, command: Receive) -> None:
         incoming.carry_out(session)
     except ProtocolError as refusal:
         incoming.reject(refusal, f"#{session.participant}" if session.observer else session.participant)
-        _tell(transition, session, incoming, refusal)
+        _send_refusal(transition, session, incoming, refusal)
     incoming.charge(session)
 
 
@@ -215,9 +215,11 @@ class IncomingMessage:
     def charge(self, session: Session | None) -> None:
         """Charge the sender for the message and for everything that the gateway sent because of it."""
         if session is not None and self._units:
-            said = self.transition.sent_bytes
-            work = self.units + said // BYTES_PER_UNIT
-            self.transition.space.charge(session.payer, self.transition.now, work=work, size=len(self.message) + said)
+            sent_bytes = self.transition.sent_bytes
+            work = self.units + sent_bytes // BYTES_PER_UNIT
+            self.transition.space.charge(
+                session.payer, self.transition.now, work=work, size=len(self.message) + sent_bytes
+            )
 
     def _check(self, envelope: Envelope, session: Session) -> None:
         """Check validity, `system/register`, reserved kinds, pauses and capabilities, in this order."""
@@ -255,7 +257,7 @@ class IncomingMessage:
         self.transition.record(records.REJECTED, self.sender, reason=refusal.code, size=len(self.message), **details)
 
 
-def _tell(transition: Transition, session: Session, incoming: IncomingMessage, refusal: ProtocolError) -> None:
+def _send_refusal(transition: Transition, session: Session, incoming: IncomingMessage, refusal: ProtocolError) -> None:
     """Send the error to the socket of a rejected message. Close the socket if the error requires it."""
     if isinstance(refusal, RateLimited):
         suppressed = transition.space.throttle(session.allowance).admit("", refusal.code, transition.now)

@@ -153,8 +153,8 @@ def _stamped(
     if isinstance(values.get("correlation_id"), str):
         fields["correlation_id"] = b"[" + fields["correlation_id"] + b"]"
     if _STAMPED.isdisjoint(fields):
-        made = {"protocol": _PROTOCOL, "id": raw_json.encode_json(envelope_id), "ts": raw_json.encode_json(ts)}
-        return {**made, "from": raw_json.encode_json(sender), **fields}
+        all_stamps = {"protocol": _PROTOCOL, "id": raw_json.encode_json(envelope_id), "ts": raw_json.encode_json(ts)}
+        return {**all_stamps, "from": raw_json.encode_json(sender), **fields}
     stamps: dict[str, bytes] = {}
     if values.get("protocol") is None:
         stamps["protocol"] = _PROTOCOL
@@ -187,7 +187,7 @@ def _texts(values: dict[str, Any], name: str) -> tuple[str, ...]:
         return ()
     if isinstance(value, str) and name == "correlation_id":
         return (value,)
-    if not isinstance(value, list) or not all(isinstance(each, str) for each in value):
+    if not isinstance(value, list) or not all(isinstance(element, str) for element in value):
         raise InvalidEnvelope(f"`{name}` must be an array of strings")
     return tuple(value)
 

@@ -195,8 +195,8 @@ def _right(space: SpaceCore, envelope: Envelope, work: Work, now: int) -> Author
 
 def _named_stream(space: SpaceCore, envelope: Envelope) -> StreamEntry | None:
     with suppress(InvalidEnvelope):
-        named = referenced_stream_id(envelope)
-        return None if named is None else space.state.streams.get(named)
+        stream_id = referenced_stream_id(envelope)
+        return None if stream_id is None else space.state.streams.get(stream_id)
     return None
 
 
@@ -270,14 +270,14 @@ class Actions(msgspec.Struct, frozen=True):
             "reason": None if refusal is None else refusal.message,
             "kinds": [
                 {
-                    "kind": each.kind,
-                    "conditional": each.is_conditional,
-                    "capability": each.capability.pattern,
-                    "source": each.source,
+                    "kind": entry.kind,
+                    "conditional": entry.is_conditional,
+                    "capability": entry.capability.pattern,
+                    "source": entry.source,
                 }
-                for each in self.kinds
+                for entry in self.kinds
             ],
-            "streams": [{"stream_id": each.stream_id, "kinds": each.kinds} for each in self.streams],
+            "streams": [{"stream_id": entry.stream_id, "kinds": entry.kinds} for entry in self.streams],
         }
 
 
@@ -297,45 +297,45 @@ def list_actions(space: SpaceCore, participant: str, now: int) -> Actions:
         return Actions(participant, refusal=refusal)
     space.pass_time(now)
     passing = kinds.ALLOWED_WHILE_PAUSED if space.is_muted(participant) else kinds.KINDS
-    held = space.capabilities(participant)
+    capabilities = space.capabilities(participant)
     work = Work()
-    work.add(len(held.sourced) * len(BY_CAPABILITY) // KINDS_PER_UNIT)
-    offered = (_allowed(held, kind) for kind in BY_CAPABILITY if kind in passing)
-    found = []
+    work.add(len(capabilities.sourced) * len(BY_CAPABILITY) // KINDS_PER_UNIT)
+    offered = (_allowed(capabilities, kind) for kind in BY_CAPABILITY if kind in passing)
+    on_streams = []
     for stream in space.state.streams.values():
-        found.append((stream.stream_id, _on(space, stream, participant, work)))
+        on_streams.append((stream.stream_id, _on(space, stream, participant, work)))
         if work.is_exhausted or work.units > MAX_UNITS:
             message = f"{participant!r} holds too many patterns to list all that it may send; POST one message instead"
             raise QuotaExceeded(message, quota="listed_actions", limit=MAX_UNITS)
     return Actions(
         participant,
-        tuple(each for each in offered if each is not None),
+        tuple(entry for entry in offered if entry is not None),
         tuple(
             AllowedOnStream(name, left)
-            for name, rights in found
+            for name, rights in on_streams
             if (left := tuple(kind for kind in rights if kind in passing))
         ),
-        units=work.units + STREAM_UNITS * len(found),
+        units=work.units + STREAM_UNITS * len(on_streams),
     )
 
 
-def _allowed(held: CapabilitySet, kind: str) -> AllowedKind | None:
+def _allowed(capabilities: CapabilitySet, kind: str) -> AllowedKind | None:
     """Return the capability for a kind that a decision would name, or None. One without conditions is preferred."""
     fitting = [
         ((not capability.is_plain, number, capability.kind.exact != name), AllowedKind(kind, capability, source))
         for number, name in enumerate(checked_kinds(kind))
-        for source, capability in held.sourced
+        for source, capability in capabilities.sourced
         if capability.kind.matches(name)
     ]
-    return min(fitting, key=lambda each: each[0])[1] if fitting else None
+    return min(fitting, key=lambda ranked: ranked[0])[1] if fitting else None
 
 
 def _on(space: SpaceCore, stream: StreamEntry, participant: str, work: Work) -> list[str]:
     """Return the kinds about a stream that a participant may send in the current state of the stream."""
-    named = {"stream_id": stream.stream_id}
+    payload = {"stream_id": stream.stream_id}
 
     def has_right(kind: str) -> bool:
-        return authority_over(stream, _about(participant, kind, named), space, work) is not None
+        return authority_over(stream, _about(participant, kind, payload), space, work) is not None
 
     # A participant that may end a stream in one way may end it in every way, so patterns are tried once.
     may_end = has_right(kinds.STREAM_CLOSE)

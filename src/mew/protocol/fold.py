@@ -70,7 +70,8 @@ def _start(state: SpaceState, record: Record) -> None:
     start = raw_json.decode_json(record.payload)
     state.epoch = start["epoch"]
     state.configured = {
-        name: None if held is None else _capabilities(held) for name, held in start["participants"].items()
+        name: None if capabilities is None else _capabilities(capabilities)
+        for name, capabilities in start["participants"].items()
     }
     state.defaults = _capabilities(start["defaults"])
     state.configuration = raw_json.encode_json({key: value for key, value in start.items() if key not in _IN_STATE})
@@ -191,22 +192,22 @@ def _capability_revoked(state: SpaceState, record: Record) -> None:
     def is_taken(capability: Capability) -> bool:
         return any(pattern.covers(capability) for pattern in patterns)
 
-    kept = tuple(
+    remaining = tuple(
         grant
         for grant in state.grants.get(recipient, ())
         if grant.grant_id != grant_id and not is_taken(grant.capability)
     )
-    _put(state.grants, recipient, kept)
+    _put(state.grants, recipient, remaining)
     _drop_ends(state, recipient)
-    taken = [capability.text for capability in state.base(recipient)[1] if is_taken(capability)]
-    _put(state.revoked, recipient, tuple(dict.fromkeys((*state.revoked.get(recipient, ()), *taken))))
+    revoked = [capability.text for capability in state.base(recipient)[1] if is_taken(capability)]
+    _put(state.revoked, recipient, tuple(dict.fromkeys((*state.revoked.get(recipient, ()), *revoked))))
     _remove_lost_votes(state, recipient)
 
 
 def _drop_ends(state: SpaceState, recipient: str) -> None:
     """Drop the end times of grants that no longer exist."""
-    held = {grant.grant_id for grant in state.grants.get(recipient, ())}
-    left = {grant_id: end for grant_id, end in state.grant_ends.pop(recipient, {}).items() if grant_id in held}
+    grant_ids = {grant.grant_id for grant in state.grants.get(recipient, ())}
+    left = {grant_id: end for grant_id, end in state.grant_ends.pop(recipient, {}).items() if grant_id in grant_ids}
     if left:
         state.grant_ends[recipient] = left
 
@@ -334,7 +335,9 @@ def _proposal_ended(state: SpaceState, record: Record) -> None:
 
 def _remove_votes_of(state: SpaceState, participant: str) -> None:
     """Remove the votes of a participant that was kicked."""
-    _remove_votes(state, participant, [each for each in state.proposals.values() if participant in each.votes])
+    _remove_votes(
+        state, participant, [proposal for proposal in state.proposals.values() if participant in proposal.votes]
+    )
 
 
 def _remove_lost_votes(state: SpaceState, participant: str) -> None:
@@ -342,11 +345,11 @@ def _remove_lost_votes(state: SpaceState, participant: str) -> None:
 
     If checking this takes too much work, the vote is removed too.
     """
-    voted = [each for each in state.proposals.values() if participant in each.votes]
+    voted = [proposal for proposal in state.proposals.values() if participant in proposal.votes]
     if voted:
-        held, work = state.capabilities(participant), Work()
+        capabilities, work = state.capabilities(participant), Work()
         is_known = state.may_return(participant)
-        lost = [each for each in voted if not (is_known and may_be_sent(each, held, work))]
+        lost = [proposal for proposal in voted if not (is_known and may_be_sent(proposal, capabilities, work))]
         _remove_votes(state, participant, lost)
 
 
@@ -377,8 +380,8 @@ def _forget_closed(state: SpaceState, proposer: str, now: int) -> None:
     surplus = len(table) - proposals.REMEMBERED_PER_SPACE
     since = now - proposals.REMEMBERED_SECONDS * SECOND
     old = [
-        each.proposal_id
-        for _, each in takewhile(
+        closed.proposal_id
+        for _, closed in takewhile(
             lambda numbered: numbered[0] < surplus or numbered[1].closed <= since, enumerate(table.values())
         )
     ]
@@ -409,10 +412,13 @@ def _stamped_proposal(state: SpaceState, record: Record) -> OpenProposal | None:
     stamp = read_stamp(fields)
     if stamp is None:
         return None
-    named = raw_json.decode_json(fields.get("correlation_id", b"[]")) or ()
-    found = (state.proposals.get(each) for each in named)
+    proposal_ids = raw_json.decode_json(fields.get("correlation_id", b"[]")) or ()
+    candidates = (state.proposals.get(proposal_id) for proposal_id in proposal_ids)
     same = (stamp.position, stamp.digest)
-    return next((each for each in found if each is not None and (each.position, each.digest) == same), None)
+    return next(
+        (proposal for proposal in candidates if proposal is not None and (proposal.position, proposal.digest) == same),
+        None,
+    )
 
 
 _Change = Callable[[SpaceState, Record], None]

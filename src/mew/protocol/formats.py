@@ -91,8 +91,8 @@ class Formats(msgspec.Struct, frozen=True):
         if format_id is None and len(self.by_id) == 1:
             return next(iter(self.by_id.values()))
         if not isinstance(format_id, str) or format_id not in self.by_id:
-            known = list(self.by_id)
-            raise UnknownFormat(f"`format_id` {format_id!r} is none of {known}", formats=known)
+            format_ids = list(self.by_id)
+            raise UnknownFormat(f"`format_id` {format_id!r} is none of {format_ids}", formats=format_ids)
         return self.by_id[format_id]
 
 
@@ -138,8 +138,8 @@ def read_formats(value: Any, most: int, work: Work | None = None) -> Formats:
         raise InvalidFormat(f"`payload.formats` has {len(value)} formats; at most {most} are allowed")
     by_id: dict[str, FormatDescriptor] = {}
     compiler = _Compiler(work or Work())
-    for index, each in enumerate(value):
-        format_ = _read_format(each, f"payload.formats[{index}]", compiler)
+    for index, descriptor in enumerate(value):
+        format_ = _read_format(descriptor, f"payload.formats[{index}]", compiler)
         if format_.id in by_id:
             raise InvalidFormat(f"format id {format_.id!r} is given twice")
         by_id[format_.id] = format_

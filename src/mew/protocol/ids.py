@@ -58,8 +58,8 @@ class IdsIgnoringCase:
     def __init__(self, ids: Iterable[str] = ()) -> None:
         """Start with these ids in use."""
         self._ids: dict[str, set[str]] = {}
-        for each in ids:
-            self.add(each)
+        for name in ids:
+            self.add(name)
 
     def add(self, name: str) -> None:
         """Mark an id as in use."""

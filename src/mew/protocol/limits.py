@@ -83,18 +83,18 @@ class ErrorThrottle:
 
     def __init__(self) -> None:
         """Start without any sent errors."""
-        self._told: dict[tuple[str, str], tuple[int, int]] = {}
+        self._sent: dict[tuple[str, str], tuple[int, int]] = {}
 
     def admit(self, stream_id: str, code: str, now: int) -> int | None:
         """Return how many errors were suppressed since the last one was sent; None if this one is suppressed too."""
         key = (stream_id, code)
-        if key not in self._told and len(self._told) >= KEYS_PER_PARTICIPANT:
+        if key not in self._sent and len(self._sent) >= KEYS_PER_PARTICIPANT:
             key = ("", "")
-        told, suppressed = self._told.get(key, (None, 0))
-        if told is not None and now - told < SECOND // ERRORS_PER_SECOND:
-            self._told[key] = (told, suppressed + 1)
+        sent_at, suppressed = self._sent.get(key, (None, 0))
+        if sent_at is not None and now - sent_at < SECOND // ERRORS_PER_SECOND:
+            self._sent[key] = (sent_at, suppressed + 1)
             return None
-        self._told[key] = (now, 0)
+        self._sent[key] = (now, 0)
         return suppressed
 
 
@@ -182,35 +182,35 @@ class StreamUsage:
 
     def __init__(self) -> None:
         """Start with no open streams."""
-        self._held: dict[str, tuple[str, int]] = {}
+        self._counted: dict[str, tuple[str, int]] = {}
         self._streams: dict[str, int] = {}
         self._bytes: dict[str, int] = {}
         self._total = 0
 
     def put(self, stream: StreamEntry) -> None:
         """Count an open stream. Its creator and its metadata never change, so a known stream is ignored."""
-        if stream.stream_id in self._held:
+        if stream.stream_id in self._counted:
             return
         creator, size = stream.creator, metadata_bytes(stream)
-        self._held[stream.stream_id] = creator, size
+        self._counted[stream.stream_id] = creator, size
         self._streams[creator] = self._streams.get(creator, 0) + 1
         self._bytes[creator] = self._bytes.get(creator, 0) + size
         self._total += size
 
     def drop(self, stream_id: str) -> None:
         """Remove a stream that has ended."""
-        creator, size = self._held.pop(stream_id)
+        creator, size = self._counted.pop(stream_id)
         self._total -= size
         self._streams[creator] -= 1
         self._bytes[creator] -= size
         if not self._streams[creator]:
             del self._streams[creator], self._bytes[creator]
 
-    def require_room(self, asked: StreamEntry, limits: Limits) -> None:
+    def require_room(self, stream: StreamEntry, limits: Limits) -> None:
         """Raise `QuotaExceeded`, which names the quota, if one more stream would exceed a quota."""
-        creator, size = asked.creator, metadata_bytes(asked)
+        creator, size = stream.creator, metadata_bytes(stream)
         for quota, limit, value, what in (
-            ("streams", limits.streams, len(self._held) + 1, "the space may have {limit} open streams"),
+            ("streams", limits.streams, len(self._counted) + 1, "the space may have {limit} open streams"),
             (
                 "streams_per_participant",
                 limits.streams_per_participant,
@@ -251,7 +251,7 @@ class CapabilityUsage:
 
     def put(self, state: SpaceState, participant: str) -> None:
         """Recompute the total of a participant whose capabilities may have changed."""
-        granted = tuple(each.capability for each in state.grants.get(participant, ()))
+        granted = tuple(grant.capability for grant in state.grants.get(participant, ()))
         size = _text_bytes((*granted, *(state.invited.get(participant) or ())))
         self._total += size - self._sizes.pop(participant, 0)
         if size:
@@ -280,4 +280,4 @@ class CapabilityUsage:
 
 
 def _text_bytes(capabilities: tuple[Capability, ...]) -> int:
-    return sum(len(each.text) for each in capabilities)
+    return sum(len(capability.text) for capability in capabilities)

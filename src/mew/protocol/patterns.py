@@ -158,12 +158,12 @@ def _leaves(value: list[Any]) -> list[Any] | None:
     leaves: list[Any] = []
     stack, lists = [value], 1
     while stack:
-        each = stack.pop()
-        inner = [element for element in each if isinstance(element, list)]
+        current = stack.pop()
+        inner = [element for element in current if isinstance(element, list)]
         lists += len(inner)
-        if len(leaves) + len(each) - len(inner) > MAX_LEAVES or lists > MAX_LEAVES:
+        if len(leaves) + len(current) - len(inner) > MAX_LEAVES or lists > MAX_LEAVES:
             return None
-        leaves += [element for element in each if not isinstance(element, list)] if inner else each
+        leaves += [element for element in current if not isinstance(element, list)] if inner else current
         stack += inner
     return leaves
 
@@ -187,7 +187,7 @@ def compile_value(pattern: Any) -> ValueTest:
 def _compile_one(pattern: Any) -> ValueTest:
     """Return the test for values that are not lists."""
     if isinstance(pattern, list):
-        choices = [_compile_one(each) for each in pattern]
+        choices = [_compile_one(choice) for choice in pattern]
         return lambda value, work: any(choice(value, work) for choice in choices)
     if isinstance(pattern, dict):
         return _compile_object(pattern)
@@ -202,7 +202,7 @@ def _compile_one(pattern: Any) -> ValueTest:
 
 
 def _compile_object(pattern: dict[str, Any]) -> ValueTest:
-    keys = [(key, compile_value(each)) for key, each in pattern.items()]
+    keys = [(key, compile_value(subpattern)) for key, subpattern in pattern.items()]
 
     def fits(value: Any, work: Work) -> bool:
         work.scan(TRIAL)
@@ -231,7 +231,7 @@ def compile_binding(pattern: Any) -> ValueTest:
     value that a receiver could interpret as what the rule names.
     """
     choices = _choices(pattern)
-    sorts, tests = {_sort(each) for each in choices}, [_compile_bound(each) for each in choices]
+    sorts, tests = {_sort(choice) for choice in choices}, [_compile_bound(choice) for choice in choices]
 
     def holds_for(value: Any, work: Work) -> bool:
         work.scan(TRIAL)
@@ -251,7 +251,7 @@ def compile_binding(pattern: Any) -> ValueTest:
 
 
 def _choices(pattern: Any) -> list[Any]:
-    return [leaf for each in pattern for leaf in _choices(each)] if isinstance(pattern, list) else [pattern]
+    return [leaf for element in pattern for leaf in _choices(element)] if isinstance(pattern, list) else [pattern]
 
 
 def _sort(value: Any) -> type:
@@ -263,11 +263,11 @@ def _compile_bound(pattern: Any) -> ValueTest:
     """Return the test for one choice. Null equals a missing value, and both equal `{}` if an object is expected."""
     if not isinstance(pattern, dict):
         return _compile_one(pattern)
-    keys = [(key, compile_binding(each)) for key, each in pattern.items()]
+    keys = [(key, compile_binding(subpattern)) for key, subpattern in pattern.items()]
 
     def holds(value: Any, work: Work) -> bool:
-        held = {} if value is None else value
-        return isinstance(held, dict) and all(test(held.get(key), work) for key, test in keys)
+        members = {} if value is None else value
+        return isinstance(members, dict) and all(test(members.get(key), work) for key, test in keys)
 
     return holds
 
@@ -277,34 +277,34 @@ def _same(one: Any, other: Any) -> bool:
     return isinstance(one, bool) == isinstance(other, bool) and bool(one == other)
 
 
-def covers_value(held: Any, asked: Any, work: Work = UNBOUNDED) -> bool:
-    """Return whether every value that matches `asked` matches `held`.
+def covers_value(pattern: Any, other: Any, work: Work = UNBOUNDED) -> bool:
+    """Return whether every value that matches `other` matches `pattern`.
 
     True is always correct. False may be wrong for unions and overlapping globs.
     """
-    if isinstance(asked, list):
-        return all(covers_value(held, each, work) for each in asked)
-    if isinstance(held, list):
-        return any(covers_value(each, asked, work) for each in held)
+    if isinstance(other, list):
+        return all(covers_value(pattern, element, work) for element in other)
+    if isinstance(pattern, list):
+        return any(covers_value(element, other, work) for element in pattern)
     work.scan(TRIAL)
-    if isinstance(held, str):
-        return _covers_text(held, asked, work)
-    if isinstance(held, dict):
-        return isinstance(asked, dict) and all(
-            key in asked and covers_value(each, asked[key], work) for key, each in held.items()
+    if isinstance(pattern, str):
+        return _covers_text(pattern, other, work)
+    if isinstance(pattern, dict):
+        return isinstance(other, dict) and all(
+            key in other and covers_value(subpattern, other[key], work) for key, subpattern in pattern.items()
         )
-    return _same(held, asked)
+    return _same(pattern, other)
 
 
-def _covers_text(held: str, asked: Any, work: Work) -> bool:
-    negated = held.startswith("!")
-    if not isinstance(asked, str):
+def _covers_text(pattern: str, other: Any, work: Work) -> bool:
+    negated = pattern.startswith("!")
+    if not isinstance(other, str):
         return negated
-    if "*" in held or "*" in asked:
-        longest = max(map(len, held.split("*")[1:-1]), default=0)
-        stars = held.count("*") + asked.count("*")
-        work.scan(TRIAL * stars + (len(held) + len(asked)) * (1 + longest // _PIECE_STEP))
-    ours, theirs = Glob.parse(held.removeprefix("!")), Glob.parse(asked.removeprefix("!"))
-    if asked.startswith("!"):
+    if "*" in pattern or "*" in other:
+        longest = max(map(len, pattern.split("*")[1:-1]), default=0)
+        stars = pattern.count("*") + other.count("*")
+        work.scan(TRIAL * stars + (len(pattern) + len(other)) * (1 + longest // _PIECE_STEP))
+    ours, theirs = Glob.parse(pattern.removeprefix("!")), Glob.parse(other.removeprefix("!"))
+    if other.startswith("!"):
         return negated and theirs.covers(ours)
     return ours.is_disjoint(theirs) if negated else ours.covers(theirs)

@@ -97,5 +97,5 @@ def read_payload(envelope: Envelope, view: type[T]) -> T:
     try:
         return msgspec.convert(envelope.payload, view)
     except msgspec.ValidationError as error:
-        told = str(error).replace("$.", "payload.")
-        raise InvalidEnvelope(f"{envelope.kind}: {told}") from None
+        error_text = str(error).replace("$.", "payload.")
+        raise InvalidEnvelope(f"{envelope.kind}: {error_text}") from None

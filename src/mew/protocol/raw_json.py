@@ -233,7 +233,11 @@ def array(items: Iterable[bytes]) -> bytes:
 def _nesting(value: Any) -> int:
     """Return the number of levels of objects and arrays. Iterative, because deep nesting would break recursion."""
     depth, level = 0, [value]
-    while containers := [each for each in level if isinstance(each, dict | list)]:
+    while containers := [nested for nested in level if isinstance(nested, dict | list)]:
         depth += 1
-        level = [child for each in containers for child in (each.values() if isinstance(each, dict) else each)]
+        level = [
+            child
+            for container in containers
+            for child in (container.values() if isinstance(container, dict) else container)
+        ]
     return depth

@@ -43,16 +43,16 @@ _LARGE_WEIGHT: Final = 512
 
 def patterns_in(schema: Any) -> list[str]:
     """Return every pattern in a schema, at any place. Duplicates are included, because each one is compiled."""
-    found: list[str] = []
+    patterns: list[str] = []
     stack = [schema]
     while stack:
         value = stack.pop()
         if isinstance(value, dict):
-            found += own_patterns(value)
+            patterns += own_patterns(value)
             stack.extend(value.values())
         elif isinstance(value, list):
             stack.extend(value)
-    return found
+    return patterns
 
 
 def own_patterns(schema: dict[str, Any]) -> list[str]:
@@ -141,16 +141,16 @@ class SchemaCost(msgspec.Struct, frozen=True):
 
 
 class _Parts(msgspec.Struct, frozen=True):
-    """The subschemas for one type of parts of a value: by name or index in `named`, and for all others in `rest`."""
+    """The subschemas for one type of parts of a value: by name or index in `by_name`, and for all others in `rest`."""
 
-    named: dict[Any, list[Any]]
+    by_name: dict[Any, list[Any]]
     rest: list[Any]
 
 
 class _Node(msgspec.Struct, frozen=True):
-    """One subschema, and the subschemas it applies to the same value (`here`), its members, items and member names."""
+    """One subschema, and the subschemas it applies to the same value, its members, items and member names."""
 
-    here: list[Any]
+    same_value: list[Any]
     parts: tuple[_Parts, ...] = ()
     weight: int = 1
     remote_weight: int = 1
@@ -169,12 +169,12 @@ def measure(schema: Any, most: int, steps: int = MAX_STEPS) -> SchemaCost:
     """
     walk = _Walk(schema, most, steps)
     level = [walk.applied[id(schema)]]
-    seen = {frozenset(level[0].items())}
+    visited = {frozenset(level[0].items())}
     states = [*level]
     for _ in range(MAX_NESTING):
-        following = {frozenset(state.items()): state for each in level for state in walk.next_states(each)}
-        level = [state for known, state in following.items() if known not in seen]
-        seen.update(following)
+        following = {frozenset(state.items()): state for current in level for state in walk.next_states(current)}
+        level = [state for key, state in following.items() if key not in visited]
+        visited.update(following)
         states += level
     heaviest = max(sum(count * walk.weights[key] for key, count in state.items()) for state in states)
     remote = max(sum(count * walk.remote_weights[key] for key, count in state.items()) for state in states)
@@ -189,27 +189,31 @@ def is_remote(value: Any) -> bool:
 
 def text_outside_arrays(content: Any) -> int:
     """Return the number of characters in strings outside arrays. Comparisons of array items never read them."""
-    found, characters = [content], 0
-    for each in found:
-        if isinstance(each, dict):
-            found.extend(each.values())
-        elif isinstance(each, str):
-            characters += len(each)
+    values, characters = [content], 0
+    for value in values:
+        if isinstance(value, dict):
+            values.extend(value.values())
+        elif isinstance(value, str):
+            characters += len(value)
     return characters
 
 
 def unique_weight(values: list[Any]) -> int:
     """Return the maximum steps per byte of content under `uniqueItems`. `values` is the `values_in` of the content."""
-    numbers = [each for each in values if isinstance(each, float) or (isinstance(each, int) and abs(each) > _FARTHEST)]
+    numbers = [
+        value for value in values if isinstance(value, float) or (isinstance(value, int) and abs(value) > _FARTHEST)
+    ]
     plain, fractions, remote = _UNIQUE_WEIGHTS
     compared = remote if any(map(is_remote, numbers)) else fractions if numbers else plain
     weight, level = 0, values[:1]
-    while level := [each for each in level if isinstance(each, dict | list)]:
+    while level := [value for value in level if isinstance(value, dict | list)]:
         # A value is compared again for each array level above it.
-        lengths = [len(each) for each in level if isinstance(each, list)]
+        lengths = [len(value) for value in level if isinstance(value, list)]
         weight += compared * any(1 < length <= _MAX_COMPARED for length in lengths)
         weight += HASHED_WEIGHT * any(length > _MAX_COMPARED for length in lengths)
-        level = [child for each in level for child in (each.values() if isinstance(each, dict) else each)]
+        level = [
+            child for container in level for child in (container.values() if isinstance(container, dict) else container)
+        ]
     return weight
 
 
@@ -225,7 +229,7 @@ class _Walk:
         self.remote_weights = {key: node.remote_weight for key, node in self._nodes.items()}
         self.unique = {key: node.unique for key, node in self._nodes.items()}
         self.applied: dict[int, State] = {}
-        graph = {key: [id(each) for each in node.here] for key, node in self._nodes.items()}
+        graph = {key: [id(subschema) for subschema in node.same_value] for key, node in self._nodes.items()}
         try:
             order = list(TopologicalSorter(graph).static_order())
         except CycleError:
@@ -241,15 +245,15 @@ class _Walk:
 
     def _states_of(self, parts: list[tuple[_Parts, int]]) -> Iterator[State]:
         names: dict[Any, list[tuple[list[Any], int]]] = {}
-        for each, count in parts:
-            for name, schemas in each.named.items():
+        for part, count in parts:
+            for name, schemas in part.by_name.items():
                 names.setdefault(name, []).append((schemas, count))
-        resting = [(each, count) for each, count in parts if each.rest]
+        resting = [(part, count) for part, count in parts if part.rest]
         for name, applying in names.items():
-            unnamed = [(each.rest, count) for each, count in resting if name not in each.named]
+            unnamed = [(part.rest, count) for part, count in resting if name not in part.by_name]
             yield self._state(applying + unnamed)
         if resting:
-            yield self._state([(each.rest, count) for each, count in resting])
+            yield self._state([(part.rest, count) for part, count in resting])
 
     def _state(self, applying: list[tuple[list[Any], int]]) -> State:
         return self._sum((self.applied[id(schema)], count) for schemas, count in applying for schema in schemas)
@@ -271,34 +275,36 @@ class _Walk:
 def _reachable(schema: Any) -> dict[int, _Node]:
     """Return every subschema that can apply to a value, by its `id()`."""
     anchors = _anchors(schema)
-    found: dict[int, _Node] = {}
+    nodes: dict[int, _Node] = {}
     stack = [schema]
     while stack:
-        each = stack.pop()
-        if id(each) not in found:
-            node = found[id(each)] = _read(each, schema, anchors)
-            stack += node.here
+        subschema = stack.pop()
+        if id(subschema) not in nodes:
+            node = nodes[id(subschema)] = _read(subschema, schema, anchors)
+            stack += node.same_value
             for parts in node.parts:
                 stack += parts.rest
-                stack.extend(target for targets in parts.named.values() for target in targets)
-    return found
+                stack.extend(target for targets in parts.by_name.values() for target in targets)
+    return nodes
 
 
 def _read(schema: Any, document: Any, anchors: dict[str, Any]) -> _Node:
     if not isinstance(schema, dict) or _APPLICATORS.isdisjoint(schema):
         return _Node([], (), *_weights(schema), _unique(schema))
     references = [schema[keyword] for keyword in _REFERENCES if isinstance(schema.get(keyword), str)]
-    here = [_resolve(reference, document, anchors) for reference in references]
-    here += _given(schema, *_ONE_SCHEMA)
-    here += [each for keyword in _SCHEMAS for each in _values(schema.get(keyword))]
+    same_value = [_resolve(reference, document, anchors) for reference in references]
+    same_value += _given_schemas(schema, *_ONE_SCHEMA)
+    same_value += [subschema for keyword in _SCHEMAS for subschema in _values(schema.get(keyword))]
     again = 3 if any(keyword in schema for keyword in _UNEVALUATED) else 1
     patterns = _values(schema.get("patternProperties"))
-    contains = _given(schema, "contains") * again
+    contains = _given_schemas(schema, "contains") * again
     members = _parts(schema, "properties", patterns, ["additionalProperties", "unevaluatedProperties"])
     items = _parts(schema, "prefixItems", contains, ["items", "unevaluatedItems"])
-    names = _Parts({}, _objects(_given(schema, "propertyNames")))
+    names = _Parts({}, _objects(_given_schemas(schema, "propertyNames")))
     weight, remote_weight = _weights(schema)
-    return _Node(here * again, (members, items, names), weight * again, remote_weight * again, _unique(schema) * again)
+    return _Node(
+        same_value * again, (members, items, names), weight * again, remote_weight * again, _unique(schema) * again
+    )
 
 
 def _unique(schema: Any) -> int:
@@ -309,10 +315,10 @@ def _weights(schema: Any) -> tuple[int, int]:
     """Return the steps of one value for this subschema alone: for a usual value, and for one with remote numbers."""
     if not isinstance(schema, dict):
         return 1, 1
-    entries = [each for name in _COMPARED if name in schema for each in values_in(schema[name])[1:]]
+    entries = [value for name in _COMPARED if name in schema for value in values_in(schema[name])[1:]]
     # For a keyword with a single number, the step of the subschema itself is the comparison.
     alone = [schema[name] for name in ("const", *_BOUNDS) if type(schema.get(name)) in {int, float}]
-    numbers = [each for each in entries if type(each) in {int, float}] + alone
+    numbers = [value for value in entries if type(value) in {int, float}] + alone
     patterns = sum(map(weight, own_patterns(schema)))
     others = 1 + len(entries) - len(numbers) + patterns
     return others + sum(map(_number_weight, numbers)), others + _REMOTE_WEIGHT * len(numbers)
@@ -326,37 +332,37 @@ def _number_weight(number: float) -> int:
 
 def values_in(value: Any) -> list[Any]:
     """Return a value and all values nested in it. The value itself comes first."""
-    found = [value]
-    for each in found:
-        if isinstance(each, dict | list):
-            found.extend(each.values() if isinstance(each, dict) else each)
-    return found
+    values = [value]
+    for nested in values:
+        if isinstance(nested, dict | list):
+            values.extend(nested.values() if isinstance(nested, dict) else nested)
+    return values
 
 
-def _parts(schema: dict[str, Any], named: str, to_all: list[Any], to_rest: list[str]) -> _Parts:
+def _parts(schema: dict[str, Any], keyword: str, to_all: list[Any], to_rest: list[str]) -> _Parts:
     """Return what applies to one type of parts.
 
     Boolean schemas are not counted: no other subschema follows from them, and there is one per keyword.
     """
-    names = {name: _objects([each, *to_all]) for name, each in _items(schema.get(named))}
-    return _Parts(names, _objects([*to_all, *_given(schema, *to_rest)]))
+    names = {name: _objects([subschema, *to_all]) for name, subschema in _items(schema.get(keyword))}
+    return _Parts(names, _objects([*to_all, *_given_schemas(schema, *to_rest)]))
 
 
 def _objects(schemas: list[Any]) -> list[Any]:
-    return [each for each in schemas if isinstance(each, dict)]
+    return [subschema for subschema in schemas if isinstance(subschema, dict)]
 
 
 def _items(value: Any) -> Iterator[tuple[Any, Any]]:
     """Return the schemas in a list or an object, with their index or name. Other values are skipped, not reported."""
     places = enumerate(value) if isinstance(value, list) else value.items() if isinstance(value, dict) else ()
-    return ((place, each) for place, each in places if isinstance(each, dict | bool))
+    return ((place, subschema) for place, subschema in places if isinstance(subschema, dict | bool))
 
 
 def _values(value: Any) -> list[Any]:
-    return [each for _, each in _items(value)]
+    return [subschema for _, subschema in _items(value)]
 
 
-def _given(schema: dict[str, Any], *keywords: str) -> list[Any]:
+def _given_schemas(schema: dict[str, Any], *keywords: str) -> list[Any]:
     """Return the schemas under these keywords."""
     return _values([schema[keyword] for keyword in keywords if keyword in schema])
 

@@ -124,7 +124,7 @@ class SpaceSettings(msgspec.Struct, frozen=True, kw_only=True):
     def effective(self) -> dict[str, Any]:
         """Return the configuration in the form of the journal's `start` record."""
         return {
-            "participants": {name: _patterns(held) for name, held in self.participants.items()},
+            "participants": {name: _patterns(capabilities) for name, capabilities in self.participants.items()},
             "defaults": _patterns(self.defaults),
             "output_logs": sorted(self.output_logs),
             "allow_anonymous": self.allow_anonymous,

@@ -187,17 +187,17 @@ class SpaceCore:
 
     def capabilities(self, participant: str) -> CapabilitySet:
         """Return the effective capabilities of a participant, compiled and cached."""
-        held = self._capabilities.get(participant)
-        if held is None:
+        capabilities = self._capabilities.get(participant)
+        if capabilities is None:
             ended = self.ended.get(participant)
-            held = self.state.capabilities(participant, () if ended is None else ended.grant_ids)
-            self._capabilities[participant] = held
-        return held
+            capabilities = self.state.capabilities(participant, () if ended is None else ended.grant_ids)
+            self._capabilities[participant] = capabilities
+        return capabilities
 
     def roster_entry(self, participant: str) -> bytes:
         """Return the roster entry that others receive for a participant, present or not."""
-        known = self.roster.entries.get(participant)
-        return known if known is not None else roster_entry(participant, self.capabilities(participant))
+        entry = self.roster.entries.get(participant)
+        return entry if entry is not None else roster_entry(participant, self.capabilities(participant))
 
     def formats(self, stream_id: str) -> Formats:
         """Return the formats of a stream, compiled and cached."""
@@ -314,9 +314,9 @@ class SpaceCore:
         """Withdraw the capabilities of expired grants, given per recipient. Their end is recorded later."""
         now_ended: dict[str, ExpiredGrants] = {}
         for participant, grant_ids in ended.items():
-            known = self.ended.get(participant)
-            before = None if known is None else known.before
-            is_more = known is None or any(each not in known.grant_ids for each in grant_ids)
+            already_ended = self.ended.get(participant)
+            before = None if already_ended is None else already_ended.before
+            is_more = already_ended is None or any(grant_id not in already_ended.grant_ids for grant_id in grant_ids)
             if before is None and is_more and participant in self.state.present:
                 before = self.capabilities(participant).text
             now_ended[participant] = ExpiredGrants(dict.fromkeys(grant_ids), before)

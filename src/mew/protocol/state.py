@@ -93,8 +93,8 @@ class SpaceState(msgspec.Struct, kw_only=True):
         """Return a participant's base capabilities, preceded by their source: `invited`, `configured` or `default`."""
         for source, table in (("invited", self.invited), ("configured", self.configured)):
             if participant in table:
-                held = table[participant]
-                return ("default", self.defaults) if held is None else (source, held)
+                capabilities = table[participant]
+                return ("default", self.defaults) if capabilities is None else (source, capabilities)
         return "default", self.defaults
 
     def capabilities(self, participant: str, ended: Container[str] = ()) -> CapabilitySet:
@@ -107,7 +107,7 @@ class SpaceState(msgspec.Struct, kw_only=True):
         yield from ((source, capability) for capability in base if capability.text not in revoked)
         yield "baseline", BASELINE
         granted = self.grants.get(participant, ())
-        yield from ((f"grant:{each.grant_id}", each.capability) for each in granted if each.grant_id not in ended)
+        yield from ((f"grant:{grant.grant_id}", grant.capability) for grant in granted if grant.grant_id not in ended)
 
     def proposal(self, proposal_id: str, now: int) -> OpenProposal | ClosedProposal | None:
         """Return the proposal with this id while it is open or remembered."""
@@ -215,12 +215,12 @@ def snapshot(state: SpaceState) -> bytes:
             position=state.position,
             time=state.time,
             epoch=state.epoch,
-            configured={name: _texts(held) for name, held in state.configured.items()},
+            configured={name: _texts(capabilities) for name, capabilities in state.configured.items()},
             defaults=_texts(state.defaults) or [],
-            invited={name: _texts(held) for name, held in state.invited.items()},
+            invited={name: _texts(capabilities) for name, capabilities in state.invited.items()},
             kicked=sorted(state.kicked),
-            grants={name: [_save_grant(grant) for grant in held] for name, held in state.grants.items()},
-            revoked={name: [msgspec.Raw(text) for text in held] for name, held in state.revoked.items()},
+            grants={name: [_save_grant(grant) for grant in grants] for name, grants in state.grants.items()},
+            revoked={name: [msgspec.Raw(text) for text in texts] for name, texts in state.revoked.items()},
             paused=state.paused,
             closing=state.closing,
             present=list(state.present.items()),
@@ -229,7 +229,7 @@ def snapshot(state: SpaceState) -> bytes:
             stream_count=state.stream_count,
             desired_ids=sorted(state.desired_ids),
             grant_ends=state.grant_ends,
-            proposals=[_save_proposal(each) for each in state.proposals.values()],
+            proposals=[_save_proposal(proposal) for proposal in state.proposals.values()],
             closed_proposals=list(state.closed_proposals.values()),
             configuration=msgspec.Raw(state.configuration or _UNKNOWN),
         )
@@ -247,29 +247,29 @@ def restore(text: bytes) -> SpaceState:
         raise SnapshotVersionError(
             f"a snapshot of fold version {saved.fold_version}; this program folds as version {FOLD_VERSION}"
         )
-    streams = [_load_stream(each) for each in saved.streams]
+    streams = [_load_stream(stream) for stream in saved.streams]
     state = SpaceState(
         space_id=saved.space_id,
         position=saved.position,
         time=saved.time,
         epoch=saved.epoch,
-        configured={name: _capabilities(held) for name, held in saved.configured.items()},
+        configured={name: _capabilities(texts) for name, texts in saved.configured.items()},
         defaults=_capabilities(saved.defaults) or (),
-        invited={name: _capabilities(held) for name, held in saved.invited.items()},
+        invited={name: _capabilities(texts) for name, texts in saved.invited.items()},
         kicked=dict.fromkeys(saved.kicked),
-        grants={name: tuple(_load_grant(grant) for grant in held) for name, held in saved.grants.items()},
-        revoked={name: tuple(bytes(text) for text in held) for name, held in saved.revoked.items()},
+        grants={name: tuple(_load_grant(grant) for grant in grants) for name, grants in saved.grants.items()},
+        revoked={name: tuple(bytes(text) for text in texts) for name, texts in saved.revoked.items()},
         paused=saved.paused,
         closing=saved.closing,
         present=dict(saved.present),
         left=saved.left,
         streams={stream.stream_id: stream for stream in streams},
-        frames={each.stream_id: each.frames for each in saved.streams},
-        sequences={each.stream_id: each.sequences for each in saved.streams if each.sequences},
+        frames={stream.stream_id: stream.frames for stream in saved.streams},
+        sequences={stream.stream_id: stream.sequences for stream in saved.streams if stream.sequences},
         stream_count=saved.stream_count,
         desired_ids=dict.fromkeys(saved.desired_ids),
         grant_ends=saved.grant_ends,
-        proposals={each.proposal_id: _load_proposal(each) for each in saved.proposals},
+        proposals={proposal.proposal_id: _load_proposal(proposal) for proposal in saved.proposals},
         configuration=bytes(saved.configuration).removeprefix(_UNKNOWN),
     )
     for closed in saved.closed_proposals:
@@ -278,7 +278,7 @@ def restore(text: bytes) -> SpaceState:
 
 
 def _texts(capabilities: tuple[Capability, ...] | None) -> list[msgspec.Raw] | None:
-    return None if capabilities is None else [msgspec.Raw(each.text) for each in capabilities]
+    return None if capabilities is None else [msgspec.Raw(capability.text) for capability in capabilities]
 
 
 def _capabilities(texts: list[msgspec.Raw] | None) -> tuple[Capability, ...] | None:

@@ -63,26 +63,26 @@ def new_stream(
         writers=(creator,),
         status=status,
         created=created,
-        direction=_given(request, "direction", b'"upload"'),
-        encoding=_given(request, "encoding", b'"utf-8"'),
+        direction=_text_or(request, "direction", b'"upload"'),
+        encoding=_text_or(request, "encoding", b'"utf-8"'),
         fields={name: text for name, text in request.items() if name not in OVERLAID},
     )
 
 
-def _given(request: raw_json.Fields, name: str, default: bytes) -> bytes:
+def _text_or(request: raw_json.Fields, name: str, default: bytes) -> bytes:
     text = request.get(name, b"null")
     return default if text == b"null" else text
 
 
 def encode_stream_entry(stream: StreamEntry, *, owner_connected: bool, frames: int) -> bytes:
     """Return the entry of a stream for a welcome and `stream/open`: the request's fields, overlaid by the gateway's."""
-    known = raw_json.encode_json(
+    details = raw_json.encode_json(
         {
             "stream_id": stream.stream_id,
             "namespace": stream.namespace,
             "status": stream.status,
             "creator": stream.creator,
-            "formats": msgspec.Raw(_given(stream.fields, "formats", b"[]")),
+            "formats": msgspec.Raw(_text_or(stream.fields, "formats", b"[]")),
             "owner_connected": owner_connected,
             "frames": frames,
         }
@@ -96,7 +96,7 @@ def encode_stream_entry(stream: StreamEntry, *, owner_connected: bool, frames: i
             "direction": stream.direction,
             "encoding": stream.encoding,
             **stream.fields,
-            "stream": known,
+            "stream": details,
         }
     )
 
@@ -113,7 +113,7 @@ def stream_ready_payload(stream: StreamEntry, announce: raw_json.Fields) -> byte
         "owner": stream.owner,
         "authorized_writers": stream.writers,
         "status": stream.status,
-        "formats": msgspec.Raw(_given(stream.fields, "formats", b"[]")),
+        "formats": msgspec.Raw(_text_or(stream.fields, "formats", b"[]")),
         "capabilities": {
             "write": [f"stream/write:{stream.stream_id}"],
             "read": [f"stream/read:{stream.stream_id}"],
@@ -144,11 +144,11 @@ def referenced_stream_id(envelope: Envelope) -> str | None:
     """Return the id of the stream that an envelope names, or None. Raises `InvalidEnvelope` if two fields differ."""
     payload = envelope.payload
     nested = payload.get("stream")
-    given = [payload.get("stream_id"), nested.get("stream_id") if isinstance(nested, dict) else None]
-    named = [each for each in given if isinstance(each, str)]
-    if len(named) == 2 and named[0] != named[1]:
-        raise InvalidEnvelope(f"`payload.stream_id` is {named[0]!r}, `payload.stream.stream_id` {named[1]!r}")
-    return named[0] if named else None
+    values = [payload.get("stream_id"), nested.get("stream_id") if isinstance(nested, dict) else None]
+    stream_ids = [value for value in values if isinstance(value, str)]
+    if len(stream_ids) == 2 and stream_ids[0] != stream_ids[1]:
+        raise InvalidEnvelope(f"`payload.stream_id` is {stream_ids[0]!r}, `payload.stream.stream_id` {stream_ids[1]!r}")
+    return stream_ids[0] if stream_ids else None
 
 
 def require_stream_id(space_id: str, envelope: Envelope) -> str:
@@ -168,9 +168,11 @@ def check_stream_namespace(space_id: str, envelope: Envelope, stream_id: str) ->
     nested = envelope.payload.get("stream")
     if nested is not None and not isinstance(nested, dict):
         raise InvalidEnvelope(f"{envelope.kind}: `payload.stream` must be an object")
-    given = None if nested is None else nested.get("namespace")
-    if given is not None and given != stream_namespace(space_id, stream_id):
-        raise InvalidEnvelope(f"`payload.stream.namespace` is {given!r}, not {stream_namespace(space_id, stream_id)!r}")
+    sent_namespace = None if nested is None else nested.get("namespace")
+    if sent_namespace is not None and sent_namespace != stream_namespace(space_id, stream_id):
+        raise InvalidEnvelope(
+            f"`payload.stream.namespace` is {sent_namespace!r}, not {stream_namespace(space_id, stream_id)!r}"
+        )
 
 
 def complete_reference(space_id: str, envelope: Envelope, stream_id: str) -> Envelope:
@@ -179,9 +181,9 @@ def complete_reference(space_id: str, envelope: Envelope, stream_id: str) -> Env
     nested = envelope.payload.get("stream") or {}
     if nested.get("stream_id") != stream_id or nested.get("namespace") != name:
         fields = envelope.payload_fields()
-        given = raw_json.split_json(fields["stream"]) if nested else {}
+        sent_fields = raw_json.split_json(fields["stream"]) if nested else {}
         whole = {"stream_id": raw_json.encode_json(stream_id), "namespace": raw_json.encode_json(name)}
-        fields["stream"] = raw_json.join_json({**given, **whole})
+        fields["stream"] = raw_json.join_json({**sent_fields, **whole})
         envelope = msgspec.structs.replace(
             envelope,
             payload={**envelope.payload, "stream": {**nested, "stream_id": stream_id, "namespace": name}},

@@ -30,10 +30,10 @@ def _whole_second(seconds: int) -> str:
 def parse_rfc3339(text: str) -> int | None:
     """Return the microseconds since 1970 for a text that `rfc3339` wrote; None for any other text."""
     try:
-        found = (datetime.fromisoformat(text.removesuffix("Z")) - _EPOCH) // _MICROSECOND
+        microseconds = (datetime.fromisoformat(text.removesuffix("Z")) - _EPOCH) // _MICROSECOND
     except (ValueError, TypeError):
         return None
-    return found if rfc3339(found) == text else None
+    return microseconds if rfc3339(microseconds) == text else None
 
 
 def is_rfc3339(text: object) -> bool:

@@ -80,11 +80,11 @@ class Transition:
         self.matched_capability = decision.matched
 
     def _violation(self, envelope: Envelope, decision: Decision) -> CapabilityViolation:
-        held = self.space.capabilities(envelope.sender)
+        capabilities = self.space.capabilities(envelope.sender)
         return CapabilityViolation(
             f"{envelope.sender!r} may not send {envelope.kind!r}: {decision.reason}",
             attempted_kind=envelope.kind,
-            your_capabilities=[capability.pattern for _, capability in held.sourced],
+            your_capabilities=[capability.pattern for _, capability in capabilities.sourced],
         )
 
     def all_checked(self) -> None:

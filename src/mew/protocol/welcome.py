@@ -39,10 +39,10 @@ class Roster:
 
     def put(self, participant: str, entry: bytes) -> None:
         """Add a participant, or replace its entry."""
-        known = self.entries.get(participant)
-        if known == entry:
+        current = self.entries.get(participant)
+        if current == entry:
             return
-        text = self.text() if known is None else b""
+        text = self.text() if current is None else b""
         self.entries[participant] = entry
         self._text, self._before = None, None
         if text:
@@ -93,7 +93,7 @@ def observer_payload(state: SpaceState, observer: str, others: Roster) -> bytes:
 
 def open_proposals(state: SpaceState) -> bytes:
     """Return `open_proposals`: every open proposal without its payload, in order of opening."""
-    return raw_json.encode_json([each.entry() for each in state.proposals.values()])
+    return raw_json.encode_json([proposal.entry() for proposal in state.proposals.values()])
 
 
 def _payload(state: SpaceState, you: str, own: bytes, others: bytes, proposals: bytes | None = None) -> bytes:
@@ -102,7 +102,7 @@ def _payload(state: SpaceState, you: str, own: bytes, others: bytes, proposals: 
         {
             "you": raw_json.join_json({"id": raw_json.encode_json(you), "capabilities": own}),
             "participants": b"".join((b"[", others, b"]")),
-            "active_streams": raw_json.array(stream_entry(state, each) for each in state.streams.values()),
+            "active_streams": raw_json.array(stream_entry(state, stream) for stream in state.streams.values()),
             **listed,
             "position": raw_json.encode_json(state.position),
         }
@@ -126,5 +126,5 @@ def _own_capabilities(state: SpaceState, you: str, capabilities: CapabilitySet) 
         for stream in state.streams.values()
         if you in stream.writers
     ]
-    held = [capability.text for _, capability in capabilities.sourced]
-    return raw_json.array([*held, *writable])
+    texts = [capability.text for _, capability in capabilities.sourced]
+    return raw_json.array([*texts, *writable])

@@ -35,8 +35,8 @@ OTHERS: Final = "others"
 
 def record_admin(transition: Transition, action: str, actor: str, **details: Any) -> None:
     """Write one administrative record. Details that are None are left out."""
-    told = {name: value for name, value in details.items() if value is not None}
-    text = raw_json.encode_json({"action": action, **told})
+    fields = {name: value for name, value in details.items() if value is not None}
+    text = raw_json.encode_json({"action": action, **fields})
     transition.record(records.ADMIN, actor, reason=action, size=len(text), payload=text)
 
 
@@ -72,8 +72,8 @@ def token_changes(before: Mapping[K, Set[object]], after: Mapping[K, Set[object]
 
     The sets contain values that identify the holder's tokens before and after the change.
     """
-    gainers = [holder for holder, held in after.items() if held - before.get(holder, NONE)]
-    losers = [holder for holder, held in before.items() if held - after.get(holder, NONE)]
+    gainers = [holder for holder, tokens in after.items() if tokens - before.get(holder, NONE)]
+    losers = [holder for holder, tokens in before.items() if tokens - after.get(holder, NONE)]
     return {
         **dict.fromkeys(gainers, TOKEN_CREATED),
         **dict.fromkeys(losers, TOKEN_REVOKED),
@@ -133,7 +133,7 @@ def record_refused_connection(transition: Transition, command: RefuseConnection)
     source = command.source or command.peer.rpartition(":")[0] or command.peer
     if not transition.space.refused_connections.admit(source, command.error, transition.now):
         return
-    known = command.participant is not None and transition.space.state.knows(command.participant)
+    is_known = command.participant is not None and transition.space.state.knows(command.participant)
     record_admin(
         transition,
         REFUSED,
@@ -141,7 +141,7 @@ def record_refused_connection(transition: Transition, command: RefuseConnection)
         error=command.error,
         peer=command.peer,
         transport=command.transport,
-        participant=command.participant if known else None,
+        participant=command.participant if is_known else None,
         count=1,
     )
 
@@ -171,9 +171,13 @@ def last_configuration(state: SpaceState) -> dict[str, Any]:
     if not state.epoch:
         return {}
     rest = raw_json.decode_json(state.configuration) if state.configuration else {}
-    known = SpaceSettings(space_id=state.space_id, participants=state.configured, defaults=state.defaults).effective()
-    said = raw_json.decode_json(raw_json.encode_json({key: known[key] for key in ("participants", "defaults")}))
-    return {**said, **rest}
+    configuration = SpaceSettings(
+        space_id=state.space_id, participants=state.configured, defaults=state.defaults
+    ).effective()
+    from_state = raw_json.decode_json(
+        raw_json.encode_json({key: configuration[key] for key in ("participants", "defaults")})
+    )
+    return {**from_state, **rest}
 
 
 def configuration_differences(

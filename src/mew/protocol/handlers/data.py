@@ -142,16 +142,16 @@ def unauthorized_write(participant: str, stream_id: str) -> UnauthorizedStreamWr
 def _refuse_frame(transition: Transition, session: Session, message: bytes, refusal: ProtocolError) -> None:
     """Record a rejected frame and send its sender an error, subject to the error throttle."""
     space = transition.space
-    named: Any = refusal.parts.get("stream_id")
-    known = named if named in space.state.streams else None
+    stream_id: Any = refusal.parts.get("stream_id")
+    known_id = stream_id if stream_id in space.state.streams else None
     transition.record(
         records.FRAME_REJECTED,
         session.participant,
-        stream_id=known,
+        stream_id=known_id,
         reason=refusal.code,
         size=len(message),
     )
-    suppressed = space.throttle(session.allowance).admit(named or "", refusal.code, transition.now)
+    suppressed = space.throttle(session.allowance).admit(stream_id or "", refusal.code, transition.now)
     if suppressed is None and refusal.close_code is None:
         return
     if suppressed:
@@ -177,5 +177,5 @@ def report_loss(transition: Transition, command: ReportLoss) -> None:
     # The queue of the closed connection does not concern a participant that has reconnected on another socket.
     audience = Recipients((reader,) if command.reason is None else ())
     stream = space.state.streams.get(command.stream_id)
-    saying = GatewayMessage(kind=kinds.STREAM_GAP, payload=payload, audience=audience, to=(reader,), stream=stream)
-    transition.emit(saying, records.GAP, participant=reader, stream_id=command.stream_id, reason=command.reason)
+    message = GatewayMessage(kind=kinds.STREAM_GAP, payload=payload, audience=audience, to=(reader,), stream=stream)
+    transition.emit(message, records.GAP, participant=reader, stream_id=command.stream_id, reason=command.reason)

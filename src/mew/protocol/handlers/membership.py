@@ -31,45 +31,49 @@ def grant_capabilities(transition: Transition, envelope: Envelope) -> None:
     The sender must hold every capability that it grants. If one is missing, nothing is granted.
     """
     space = transition.space
-    asked = read_payload(envelope, CapabilityGrant)
-    capabilities = read_capabilities(asked.capabilities, "payload.capabilities")
+    grant = read_payload(envelope, CapabilityGrant)
+    capabilities = read_capabilities(grant.capabilities, "payload.capabilities")
     check_grantable(capabilities)
-    _require_known(transition, asked.recipient)
-    granted = space.state.grants.get(asked.recipient, ())
-    _check_end(transition, envelope, asked)
+    _require_known(transition, grant.recipient)
+    granted = space.state.grants.get(grant.recipient, ())
+    _check_end(transition, envelope, grant)
     check_pattern_values(
-        transition, (*(each.capability for each in granted), *capabilities), f"what {asked.recipient!r} is granted"
+        transition,
+        (*(earlier.capability for earlier in granted), *capabilities),
+        f"what {grant.recipient!r} is granted",
     )
-    space.capability_usage.require_room(asked.recipient, capabilities, space.settings.limits)
-    held = space.capabilities(envelope.sender)
-    uncovered = [each.pattern for each in capabilities if not _compared(transition, partial(held.covers, each))]
+    space.capability_usage.require_room(grant.recipient, capabilities, space.settings.limits)
+    own = space.capabilities(envelope.sender)
+    uncovered = [
+        capability.pattern for capability in capabilities if not _compared(transition, partial(own.covers, capability))
+    ]
     if uncovered:
         raise CapabilityViolation(
             f"{envelope.sender!r} can grant only what it has itself",
             attempted_kind=envelope.kind,
-            your_capabilities=[capability.pattern for _, capability in held.sourced],
+            your_capabilities=[capability.pattern for _, capability in own.sourced],
             uncovered=uncovered,
         )
     transition.relay(envelope)
-    announce_capabilities(transition, asked.recipient, (envelope.id,))
+    announce_capabilities(transition, grant.recipient, (envelope.id,))
 
 
-def _check_end(transition: Transition, envelope: Envelope, asked: CapabilityGrant) -> None:
+def _check_end(transition: Transition, envelope: Envelope, grant: CapabilityGrant) -> None:
     """Check the timeout of a grant, and raise `AlreadyExists` if its id conflicts with an earlier grant.
 
     When a grant ends, everything granted under its id ends. A grant with an end therefore needs its own id.
     """
-    state, seconds = transition.space.state, asked.timeout_seconds
+    state, seconds = transition.space.state, grant.timeout_seconds
     if seconds is not None and not 0 < seconds <= MAX_TIMEOUT_SECONDS:
         raise InvalidEnvelope(f"`payload.timeout_seconds` must be over 0 and at most {MAX_TIMEOUT_SECONDS}")
-    ends = state.grant_ends.get(asked.recipient, {})
-    taken = (
+    ends = state.grant_ends.get(grant.recipient, {})
+    is_used = (
         envelope.id in ends
         if seconds is None
-        else any(each.grant_id == envelope.id for each in state.grants.get(asked.recipient, ()))
+        else any(earlier.grant_id == envelope.id for earlier in state.grants.get(grant.recipient, ()))
     )
-    if taken:
-        raise AlreadyExists(f"{asked.recipient!r} holds a grant {envelope.id!r}; send this one under another id")
+    if is_used:
+        raise AlreadyExists(f"{grant.recipient!r} holds a grant {envelope.id!r}; send this one under another id")
 
 
 def revoke_capabilities(transition: Transition, envelope: Envelope) -> None:
@@ -77,16 +81,16 @@ def revoke_capabilities(transition: Transition, envelope: Envelope) -> None:
 
     A revocation that matches nothing is not an error.
     """
-    asked = read_payload(envelope, CapabilityRevoke)
-    if (asked.grant_id is None) == (asked.capabilities is None):
+    revocation = read_payload(envelope, CapabilityRevoke)
+    if (revocation.grant_id is None) == (revocation.capabilities is None):
         raise InvalidEnvelope("capability/revoke: give either `payload.grant_id` or `payload.capabilities`")
-    _require_known(transition, asked.recipient)
-    if asked.capabilities is not None:
-        patterns = read_capabilities(asked.capabilities, "payload.capabilities")
+    _require_known(transition, revocation.recipient)
+    if revocation.capabilities is not None:
+        patterns = read_capabilities(revocation.capabilities, "payload.capabilities")
         check_pattern_values(transition, patterns, "one revocation")
-        _require_comparable(transition, asked.recipient, patterns)
+        _require_comparable(transition, revocation.recipient, patterns)
     transition.relay(envelope)
-    announce_capabilities(transition, asked.recipient, (envelope.id,))
+    announce_capabilities(transition, revocation.recipient, (envelope.id,))
 
 
 def _compared(transition: Transition, covers: Callable[[Work], bool]) -> bool:
@@ -100,8 +104,8 @@ def _compared(transition: Transition, covers: Callable[[Work], bool]) -> bool:
 
 def _require_comparable(transition: Transition, recipient: str, patterns: tuple[Capability, ...]) -> None:
     """Raise `QuotaExceeded` if a revocation would be slow to apply: the fold that applies it has no limit."""
-    for _, held in transition.space.capabilities(recipient).sourced:
-        any(_compared(transition, partial(pattern.covers, held)) for pattern in patterns)
+    for _, capability in transition.space.capabilities(recipient).sourced:
+        any(_compared(transition, partial(pattern.covers, capability)) for pattern in patterns)
 
 
 def check_pattern_values(transition: Transition, capabilities: tuple[Capability, ...], what: str) -> None:
@@ -145,20 +149,20 @@ MAX_PAUSE_SECONDS = MAX_TIMEOUT_SECONDS
 def invite_participant(transition: Transition, envelope: Envelope) -> None:
     """Make a participant known and send its token only to the inviter. This also lifts a kick."""
     space = transition.space
-    asked = read_payload(envelope, Invite)
-    if not is_participant_id(asked.participant_id) or is_reserved_id(asked.participant_id):
-        raise InvalidRequest(f"participant id {asked.participant_id!r} is reserved or contains invalid characters")
+    invitation = read_payload(envelope, Invite)
+    if not is_participant_id(invitation.participant_id) or is_reserved_id(invitation.participant_id):
+        raise InvalidRequest(f"participant id {invitation.participant_id!r} is reserved or contains invalid characters")
     initial: tuple[Capability, ...] = ()
-    if asked.initial_capabilities is not None:
-        initial = read_capabilities(asked.initial_capabilities, "payload.initial_capabilities")
+    if invitation.initial_capabilities is not None:
+        initial = read_capabilities(invitation.initial_capabilities, "payload.initial_capabilities")
         check_grantable(initial)
         check_pattern_values(transition, initial, "an invitation")
-    invited = asked.participant_id
+    invited = invitation.participant_id
     if space.state.knows(invited) and invited not in space.state.kicked:
         transition.consume(envelope)
-        known = {"status": AlreadyExists.code, "participant_id": invited}
-        _acknowledge(transition, envelope, known)
-        transition.refusal = AlreadyExists(f"{invited!r} is already in the space", **known)
+        status = {"status": AlreadyExists.code, "participant_id": invited}
+        _acknowledge(transition, envelope, status)
+        transition.refusal = AlreadyExists(f"{invited!r} is already in the space", **status)
         return
     other, limit = space.ids_in_use.other_than(invited), space.settings.limits.invitations
     if other is not None and not space.state.knows(invited):
@@ -178,7 +182,7 @@ def invite_participant(transition: Transition, envelope: Envelope) -> None:
     space.capabilities_changed(invited)
     _acknowledge(transition, envelope, {"status": "created", "participant_id": invited}, secret)
     transition.answer_fields = {"status": "created", "participant_id": invited, **secret}
-    parts = {"invited_by": envelope.sender, "reason": asked.reason, "but": envelope.sender}
+    parts = {"invited_by": envelope.sender, "reason": invitation.reason, "but": envelope.sender}
     presence.announce_presence(transition, "invited", invited, (envelope.id,), **parts)
 
 
@@ -187,7 +191,7 @@ def _acknowledge(
 ) -> None:
     """Send the result to the inviter only. The record of it contains no token."""
     inviter = envelope.sender
-    saying = GatewayMessage(
+    message = GatewayMessage(
         kind=kinds.INVITE_ACK,
         payload=raw_json.encode_json({**status, **(secret or {})}),
         audience=Recipients((inviter,)),
@@ -195,13 +199,13 @@ def _acknowledge(
         cause=(envelope.id,),
         recorded=raw_json.encode_json(status),
     )
-    transition.emit(saying)
+    transition.emit(message)
 
 
 def kick_participant(transition: Transition, envelope: Envelope) -> None:
     """Remove a participant until it is invited again."""
-    asked = read_payload(envelope, Kick)
-    kicked = asked.participant_id
+    kick = read_payload(envelope, Kick)
+    kicked = kick.participant_id
     if not transition.space.state.knows(kicked):
         raise ParticipantNotFound(f"no participant {kicked!r}", participant_id=kicked)
     transition.consume(envelope)

@@ -91,7 +91,7 @@ def _require_room(transition: Transition, session: Session) -> None:
     """
     space, limits = transition.space, transition.space.settings.limits
     if session.observer:
-        own = sum(each.observer and each.participant == session.participant for each in space.sessions.values())
+        own = sum(other.observer and other.participant == session.participant for other in space.sessions.values())
         if own >= limits.sockets_per_observer:
             raise TooManyConnections(
                 f"{session.participant!r} has {own} sockets, the most that one observer token may",
@@ -192,18 +192,18 @@ def send_welcome(transition: Transition, participant: str, cause: tuple[str, ...
     """Send a participant a welcome with the current state of the space."""
     space = transition.space
     payload = welcome_payload(space.state, participant, space.capabilities(participant), space.roster)
-    saying = GatewayMessage(
+    message = GatewayMessage(
         kind=kinds.WELCOME, payload=payload, audience=Recipients((participant,)), to=(participant,), cause=cause
     )
-    transition.emit(saying, records.WELCOMED, participant=participant)
+    transition.emit(message, records.WELCOMED, participant=participant)
 
 
 def _welcome_observer(transition: Transition, session: Session, cause: tuple[str, ...] = ()) -> None:
     space = transition.space
     payload = observer_payload(space.state, session.participant, space.roster)
     audience, to = OneConnection(session.connection), (session.participant,)
-    saying = GatewayMessage(kind=kinds.WELCOME, payload=payload, audience=audience, to=to, cause=cause)
-    transition.emit(saying, records.WELCOMED, participant=session.participant, reason="observer")
+    message = GatewayMessage(kind=kinds.WELCOME, payload=payload, audience=audience, to=to, cause=cause)
+    transition.emit(message, records.WELCOMED, participant=session.participant, reason="observer")
 
 
 def announce_presence(
@@ -215,10 +215,10 @@ def announce_presence(
     """
     left_out = parts.pop("but", participant)
     known_as = parts.pop("known_as", None) or transition.space.roster_entry(participant)
-    told = {name: raw_json.encode_json(value) for name, value in parts.items() if value is not None}
-    payload = raw_json.join_json({"event": raw_json.encode_json(event), "participant": known_as, **told})
-    saying = GatewayMessage(kind=kinds.PRESENCE, payload=payload, audience=AllExcept(left_out), cause=cause)
-    transition.emit(saying, reason=parts.get("reason"))
+    fields = {name: raw_json.encode_json(value) for name, value in parts.items() if value is not None}
+    payload = raw_json.join_json({"event": raw_json.encode_json(event), "participant": known_as, **fields})
+    message = GatewayMessage(kind=kinds.PRESENCE, payload=payload, audience=AllExcept(left_out), cause=cause)
+    transition.emit(message, reason=parts.get("reason"))
 
 
 def rejoin(transition: Transition, session: Session, values: dict[str, Any], cause: tuple[str, ...]) -> None:

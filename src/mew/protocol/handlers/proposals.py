@@ -90,9 +90,9 @@ def may_end_by_response(transition: Transition, sender: str, proposal: OpenPropo
 
 
 def _votes(
-    transition: Transition, rule: ApprovalRule, proposal: OpenProposal, cast: tuple[str, ...], sender: str
+    transition: Transition, rule: ApprovalRule, proposal: OpenProposal, votes: tuple[str, ...], sender: str
 ) -> list[str]:
-    return [each for each in dict.fromkeys((*cast, sender)) if vote_counts(transition, each, rule, proposal)]
+    return [voter for voter in dict.fromkeys((*votes, sender)) if vote_counts(transition, voter, rule, proposal)]
 
 
 def _is_readdressed(envelope: Envelope, proposal: OpenProposal) -> bool:
@@ -142,7 +142,7 @@ def _binds(rule: ApprovalRule, payload: Any, to: tuple[str, ...], work: Work) ->
     try:
         if binds_payload is not None and not binds_payload(payload, work):
             return False
-        return fits_recipient is None or not to or any(fits_recipient(each, work) for each in to)
+        return fits_recipient is None or not to or any(fits_recipient(recipient, work) for recipient in to)
     except (TextTooLong, ScannedTooMuch):
         return True
 
@@ -179,12 +179,12 @@ def open_proposal(transition: Transition, envelope: Envelope) -> None:
     If the proposer is over its own limits, its oldest proposals are dropped.
     """
     space, method = transition.space, envelope.payload.get("method")
-    known = space.state.proposal(envelope.id, transition.now)
-    if known is not None:
+    existing = space.state.proposal(envelope.id, transition.now)
+    if existing is not None:
         message = (
-            f"{envelope.id!r} is a proposal already, at position {known.position}; send another one under a new id"
+            f"{envelope.id!r} is a proposal already, at position {existing.position}; send another one under a new id"
         )
-        raise AlreadyExists(message, position=known.position)
+        raise AlreadyExists(message, position=existing.position)
     if not isinstance(method, str) or not method:
         transition.relay(_without_stamp(envelope))
         return
@@ -200,8 +200,8 @@ def open_proposal(transition: Transition, envelope: Envelope) -> None:
 
 
 def _lifetime(envelope: Envelope) -> float:
-    asked = read_proposal_field(envelope, ProposalOptions)
-    seconds = DEFAULT_LIFETIME_SECONDS if asked is None else asked.expires_in_seconds
+    options = read_proposal_field(envelope, ProposalOptions)
+    seconds = DEFAULT_LIFETIME_SECONDS if options is None else options.expires_in_seconds
     if not MIN_LIFETIME_SECONDS <= seconds <= MAX_LIFETIME_SECONDS:
         message = f"`proposal.expires_in_seconds` must be from {MIN_LIFETIME_SECONDS} to {MAX_LIFETIME_SECONDS}"
         raise InvalidEnvelope(message)
@@ -227,18 +227,23 @@ def _surplus(transition: Transition, proposer: str, size: int) -> list[OpenPropo
     Raises `QuotaExceeded` if the space has no room even then.
     """
     transition.work.add(len(transition.space.state.proposals) // _PROPOSALS_PER_UNIT)
-    open_ones = [each for each in transition.space.state.proposals.values() if transition.now < each.expires]
-    own = [each for each in open_ones if each.proposer == proposer]
-    count, held = len(own) + 1, size + sum(each.size for each in own)
+    open_ones = [
+        proposal for proposal in transition.space.state.proposals.values() if transition.now < proposal.expires
+    ]
+    own = [proposal for proposal in open_ones if proposal.proposer == proposer]
+    count, own_bytes = len(own) + 1, size + sum(proposal.size for proposal in own)
     surplus: list[OpenProposal] = []
-    while count > proposals.OPEN_PER_PROPOSER or held > proposals.BYTES_PER_PROPOSER:
+    while count > proposals.OPEN_PER_PROPOSER or own_bytes > proposals.BYTES_PER_PROPOSER:
         dropped = own[len(surplus)]
         surplus.append(dropped)
-        count, held = count - 1, held - dropped.size
+        count, own_bytes = count - 1, own_bytes - dropped.size
     left = len(open_ones) - len(surplus) + 1
     if left > proposals.OPEN_PER_SPACE:
         raise QuotaExceeded(f"the space has {proposals.OPEN_PER_SPACE} open proposals, the most it may")
-    if size + sum(each.size for each in open_ones) - sum(each.size for each in surplus) > proposals.BYTES_PER_SPACE:
+    if (
+        size + sum(proposal.size for proposal in open_ones) - sum(proposal.size for proposal in surplus)
+        > proposals.BYTES_PER_SPACE
+    ):
         raise QuotaExceeded(
             f"the open proposals of the space have {proposals.BYTES_PER_SPACE} bytes, the most they may"
         )
@@ -248,14 +253,14 @@ def _surplus(transition: Transition, proposer: str, size: int) -> list[OpenPropo
 def relay_request(transition: Transition, envelope: Envelope) -> None:
     """Handle an `mcp/request`. A request that names a proposal and matches it fulfills the proposal."""
     claim = read_claim(envelope)
-    named = _named(transition, envelope)
-    if named is None:
+    known_proposal = _find_proposal(transition, envelope)
+    if known_proposal is None:
         if claim is not None:
             raise _unknown(transition, claim)
         require_approval(transition, envelope, None)
         transition.relay(_without_stamp(envelope))
         return
-    proposal = _open(transition, named)
+    proposal = _open(transition, known_proposal)
     _check_same(transition, proposal, envelope, claim)
     require_approval(transition, envelope, proposal)
     transition.relay(_with_stamp(envelope, proposal.stamp()))
@@ -268,10 +273,10 @@ def _digests(transition: Transition, payload: bytes, to: tuple[str, ...]) -> Dig
 
 def _unknown(transition: Transition, claim: Claim) -> ProposalMismatch | ProposalClosed:
     """Return the error for a claim if `correlation_id` names no proposal that is open or remembered."""
-    known = transition.space.state.proposal_at(claim.position, transition.now)
-    if isinstance(known, OpenProposal):
+    existing = transition.space.state.proposal_at(claim.position, transition.now)
+    if isinstance(existing, OpenProposal):
         return ProposalMismatch(
-            f"`correlation_id` does not name {known.proposal_id!r}, the proposal at position {claim.position}",
+            f"`correlation_id` does not name {existing.proposal_id!r}, the proposal at position {claim.position}",
             position=claim.position,
         )
     return ProposalClosed(
@@ -293,11 +298,11 @@ def _check_same(transition: Transition, proposal: OpenProposal, envelope: Envelo
     payload = envelope.fields["payload"]
     if len(payload) > proposals.PROPOSAL_BYTES + _ROOM:
         raise ProposalMismatch("the request is larger than any proposal", **parts)
-    asked = _digests(transition, payload, envelope.to)
+    request_digests = _digests(transition, payload, envelope.to)
     if claim is not None and proposal.to:
-        is_same = asked.digest == proposal.digest
+        is_same = request_digests.digest == proposal.digest
     else:
-        is_same = asked.content == _digests(transition, proposal.payload, ()).content
+        is_same = request_digests.content == _digests(transition, proposal.payload, ()).content
     if not is_same:
         raise ProposalMismatch(
             f"the request differs from the proposal {proposal.proposal_id!r} in method, params or recipients; "
@@ -339,30 +344,32 @@ def _relay_end(transition: Transition, envelope: Envelope) -> None:
 
 def withdraw_proposal(transition: Transition, envelope: Envelope) -> None:
     """Handle an `mcp/withdraw`. Only the proposer may withdraw a proposal."""
-    named = _named(transition, envelope)
-    if named is None:
+    proposal = _find_proposal(transition, envelope)
+    if proposal is None:
         transition.relay(_without_stamp(envelope))
         return
-    if named.proposer != envelope.sender:
-        raise Unauthorized(f"only {named.proposer!r} may withdraw {named.proposal_id!r}", position=named.position)
-    transition.relay(_with_stamp(envelope, _open(transition, named).stamp()))
+    if proposal.proposer != envelope.sender:
+        raise Unauthorized(
+            f"only {proposal.proposer!r} may withdraw {proposal.proposal_id!r}", position=proposal.position
+        )
+    transition.relay(_with_stamp(envelope, _open(transition, proposal).stamp()))
 
 
 def is_own_withdrawal(state: SpaceState, envelope: Envelope, now: int) -> bool:
     """Whether a message withdraws only proposals of its sender. This is always allowed, even while paused."""
-    named = [state.proposal(each, now) for each in envelope.correlation_id]
-    known = [each for each in named if each is not None]
-    return bool(known) and all(each.proposer == envelope.sender for each in known)
+    results = [state.proposal(proposal_id, now) for proposal_id in envelope.correlation_id]
+    proposals_found = [proposal for proposal in results if proposal is not None]
+    return bool(proposals_found) and all(proposal.proposer == envelope.sender for proposal in proposals_found)
 
 
 def approve_proposal(transition: Transition, envelope: Envelope) -> None:
     """Handle an `mcp/approve`: the vote of a decider."""
-    claim, named = read_claim(envelope), _named(transition, envelope)
+    claim, known_proposal = read_claim(envelope), _find_proposal(transition, envelope)
     if claim is None or not envelope.correlation_id:
         raise InvalidEnvelope("mcp/approve: `proposal: {position, digest}` and `correlation_id` must name a proposal")
-    if named is None:
+    if known_proposal is None:
         raise _unknown(transition, claim)
-    proposal = _open(transition, named)
+    proposal = _open(transition, known_proposal)
     if (claim.position, claim.digest) != (proposal.position, proposal.digest):
         raise ProposalMismatch(
             f"{proposal.proposal_id!r} is another proposal than the one you saw",
@@ -395,60 +402,60 @@ def close_proposals_of(transition: Transition, proposer: str) -> None:
     """Close all proposals of a participant that was removed, or that cannot return under its identity."""
     state = transition.space.state
     outcome = KICKED if proposer in state.kicked else LEFT
-    for proposal in [each for each in state.proposals.values() if each.proposer == proposer]:
+    for proposal in [open_proposal for open_proposal in state.proposals.values() if open_proposal.proposer == proposer]:
         close_proposal(transition, proposal, outcome)
 
 
 # Find the proposal that an envelope refers to
 
 
-def _named(transition: Transition, envelope: Envelope) -> OpenProposal | ClosedProposal | None:
+def _find_proposal(transition: Transition, envelope: Envelope) -> OpenProposal | ClosedProposal | None:
     """Return the proposal, open or remembered, that `correlation_id` names; None if there is none.
 
     Raises `ProposalMismatch` if it names several.
     """
-    found = _all_named(transition, envelope)
-    if len(found) > 1:
-        raise ProposalMismatch(f"`correlation_id` names {len(found)} proposals; name one")
-    return found[0] if found else None
+    matches = _find_proposals(transition, envelope)
+    if len(matches) > 1:
+        raise ProposalMismatch(f"`correlation_id` names {len(matches)} proposals; name one")
+    return matches[0] if matches else None
 
 
-def _all_named(transition: Transition, envelope: Envelope) -> list[OpenProposal | ClosedProposal]:
+def _find_proposals(transition: Transition, envelope: Envelope) -> list[OpenProposal | ClosedProposal]:
     state, names = transition.space.state, dict.fromkeys(envelope.correlation_id)
-    known = (state.proposal(each, transition.now) for each in names)
-    return [each for each in known if each is not None]
+    results = (state.proposal(proposal_id, transition.now) for proposal_id in names)
+    return [proposal for proposal in results if proposal is not None]
 
 
 def _only_open(transition: Transition, envelope: Envelope) -> OpenProposal | None:
     """Return the open proposal that a response or rejection refers to; None unless it names one."""
-    found = _all_named(transition, envelope)
-    one = found[0] if len(found) == 1 else None
+    matches = _find_proposals(transition, envelope)
+    one = matches[0] if len(matches) == 1 else None
     return one if isinstance(one, OpenProposal) and transition.now < one.expires else None
 
 
-def _open(transition: Transition, named: OpenProposal | ClosedProposal) -> OpenProposal:
+def _open(transition: Transition, proposal: OpenProposal | ClosedProposal) -> OpenProposal:
     """Return the proposal if it is still open. Otherwise raise `ProposalClosed`, so that a retry learns the outcome."""
-    if isinstance(named, OpenProposal) and transition.now < named.expires:
-        return named
-    raise proposal_closed_error(named)
+    if isinstance(proposal, OpenProposal) and transition.now < proposal.expires:
+        return proposal
+    raise proposal_closed_error(proposal)
 
 
-def proposal_closed_error(named: OpenProposal | ClosedProposal) -> ProposalClosed:
+def proposal_closed_error(proposal: OpenProposal | ClosedProposal) -> ProposalClosed:
     """Return the error that describes the outcome of a proposal.
 
     An open proposal here is past its expiry: a query has arrived before its end was announced.
     """
-    if isinstance(named, ClosedProposal):
-        outcome, by, closing = named.outcome, named.by, named.request
+    if isinstance(proposal, ClosedProposal):
+        outcome, by, closing = proposal.outcome, proposal.by, proposal.request
     else:
         outcome, by, closing = EXPIRED, kinds.GATEWAY, None
     return ProposalClosed(
-        f"the proposal {named.proposal_id!r} is closed: {outcome}, by {by!r}; to ask for it all the same, send the "
+        f"the proposal {proposal.proposal_id!r} is closed: {outcome}, by {by!r}; to ask for it all the same, send the "
         "request without naming the proposal",
         outcome=outcome,
         by=by,
         request=closing,
-        position=named.position,
+        position=proposal.position,
     )
 
 

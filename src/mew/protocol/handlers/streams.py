@@ -56,11 +56,11 @@ def request_stream(transition: Transition, envelope: Envelope) -> None:
 
 def announce_stream(transition: Transition, envelope: Envelope) -> None:
     """Handle the first two steps of the handshake: receive intent and formats, send the canonical name (ADR-STR)."""
-    asked = _check_request(transition, envelope)
-    if asked.formats is None:
+    announced = _check_request(transition, envelope)
+    if announced.formats is None:
         raise InvalidFormat("`payload.formats` must name at least one format")
     space = transition.space
-    stream_id = _free_id(transition, asked.desired_id)
+    stream_id = _free_id(transition, announced.desired_id)
     fields = envelope.payload_fields()
     created = rfc3339(transition.now)
     stream = new_stream(space.settings.space_id, stream_id, envelope.sender, READY, created, fields)
@@ -69,7 +69,7 @@ def announce_stream(transition: Transition, envelope: Envelope) -> None:
         GatewayMessage(
             kind=kinds.STREAM_READY,
             payload=stream_ready_payload(stream, fields),
-            to=tuple(dict.fromkeys((envelope.sender, *(asked.scope or ())))),
+            to=tuple(dict.fromkeys((envelope.sender, *(announced.scope or ())))),
             cause=(envelope.id,),
             stream=stream,
         )
@@ -89,17 +89,17 @@ def _check_request(transition: Transition, envelope: Envelope) -> StreamRequest:
             limit=limits.stream_request_bytes,
             value=size,
         )
-    asked = read_payload(envelope, StreamRequest)
-    if asked.formats is not None:
-        _check_pattern_quotas(transition, envelope.sender, asked.formats)
-        read_formats(asked.formats, limits.formats, transition.work)
-    if asked.target is not None:
-        absent = [name for name in asked.target if name not in space.state.present]
-        if absent or not asked.target:
+    stream_request = read_payload(envelope, StreamRequest)
+    if stream_request.formats is not None:
+        _check_pattern_quotas(transition, envelope.sender, stream_request.formats)
+        read_formats(stream_request.formats, limits.formats, transition.work)
+    if stream_request.target is not None:
+        absent = [name for name in stream_request.target if name not in space.state.present]
+        if absent or not stream_request.target:
             raise TargetNotFound("`payload.target` must name participants that are present", targets=absent)
     stream = new_stream(space.settings.space_id, "", envelope.sender, READY, "", envelope.payload_fields())
     space.stream_usage.require_room(stream, limits)
-    return asked
+    return stream_request
 
 
 def _check_pattern_quotas(transition: Transition, creator: str, formats: object) -> None:
@@ -107,18 +107,18 @@ def _check_pattern_quotas(transition: Transition, creator: str, formats: object)
 
     Compiled patterns stay in memory while their stream is open. They count for its creator, even if the owner changes.
     """
-    asked = count_patterns(formats)
-    if not asked:
+    added = count_patterns(formats)
+    if not added:
         return
     limits = transition.space.settings.limits
     own, everyones = transition.space.pattern_counts(creator)
-    if own + asked > limits.participant_patterns:
+    if own + added > limits.participant_patterns:
         raise QuotaExceeded(
-            f"{asked} patterns more than the {own} in streams of {creator!r}: one participant may have"
+            f"{added} patterns more than the {own} in streams of {creator!r}: one participant may have"
             f" {limits.participant_patterns}"
         )
-    if everyones + asked > limits.patterns:
-        raise QuotaExceeded(f"{asked} patterns more than the {everyones} of the space: it may have {limits.patterns}")
+    if everyones + added > limits.patterns:
+        raise QuotaExceeded(f"{added} patterns more than the {everyones} of the space: it may have {limits.patterns}")
 
 
 def _free_id(transition: Transition, desired: object) -> str:

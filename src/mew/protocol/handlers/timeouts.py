@@ -45,7 +45,7 @@ def end_due(transition: Transition) -> None:
     space = transition.space
     if transition.now < space.next_end:
         return
-    said, state = transition.sent_bytes, space.state
+    sent_bytes, state = transition.sent_bytes, space.state
     for proposal in list(state.proposals.values()):
         if proposal.expires <= transition.now:
             close_proposal(transition, proposal, proposals.EXPIRED)
@@ -53,7 +53,7 @@ def end_due(transition: Transition) -> None:
     _revoke_ended(transition)
     space.next_end = transition.now if space.ended else _next_end(state)
     # The sender of the current message is not charged for these bytes.
-    transition.sent_bytes = said
+    transition.sent_bytes = sent_bytes
 
 
 def _revoke_ended(transition: Transition) -> None:
@@ -65,17 +65,17 @@ def _revoke_ended(transition: Transition) -> None:
     for recipient in list(ended):
         if left == 0 or transition.sent_bytes > most:
             return
-        each = ended[recipient]
-        grant_ids = tuple(islice(each.grant_ids, left))
+        expired = ended[recipient]
+        grant_ids = tuple(islice(expired.grant_ids, left))
         left -= len(grant_ids)
         for grant_id in grant_ids:
             revoked = {"recipient": recipient, "grant_id": grant_id, "reason": "expired"}
             transition.emit(
                 GatewayMessage(kind=kinds.CAPABILITY_REVOKE, payload=raw_json.encode_json(revoked)), reason="expired"
             )
-            del each.grant_ids[grant_id]
-        before, each.before = each.before, None
-        if not each.grant_ids:
+            del expired.grant_ids[grant_id]
+        before, expired.before = expired.before, None
+        if not expired.grant_ids:
             del ended[recipient]
         membership.announce_capabilities(transition, recipient, grant_ids, before)
 
@@ -90,4 +90,4 @@ def _ended_grants(state: SpaceState, now: int) -> dict[str, tuple[str, ...]]:
 
 def _next_end(state: SpaceState) -> int:
     ends = [end for table in state.grant_ends.values() for end in table.values()]
-    return min([*ends, *(each.expires for each in state.proposals.values())], default=NEVER)
+    return min([*ends, *(proposal.expires for proposal in state.proposals.values())], default=NEVER)
