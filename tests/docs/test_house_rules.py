@@ -73,7 +73,6 @@ SINGLE_IMPORTERS = {
     "protocol/admission.py": SUBJECT,
     "protocol/canonical_json.py": PURE,
     "protocol/handlers/streams.py": SUBJECT,
-    "protocol/quotas.py": PURE,
     "protocol/schema_cost.py": PURE,
     "supervisor/process.py": SUBJECT,
     "supervisor/shippers.py": SUBJECT,
@@ -82,7 +81,6 @@ SINGLE_IMPORTERS = {
 """Modules outside the pipeline that exactly one other module imports, with the reason for each."""
 
 SHARED_NAMES = {
-    "Frame": "`mew.testing` describes a delivery in memory, the client a received frame",
     "Position": "templates are programs that users copy; each is complete",
 }
 """Public classes that two modules outside the pipeline define, with the reason for each."""
