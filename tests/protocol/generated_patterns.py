@@ -68,20 +68,20 @@ def narrowed(pattern: Any) -> st.SearchStrategy[Any]:
         tighter = st.lists(st.one_of(*map(narrowed, pattern)), max_size=3) if pattern else st.just([])
     elif isinstance(pattern, dict):
         more = st.dictionaries(st.sampled_from(KEYS), value_patterns, max_size=1)
-        kept = st.fixed_dictionaries({key: narrowed(each) for key, each in pattern.items()})
-        tighter = st.builds(lambda extra, own: {**extra, **own}, more, kept)
+        members = st.fixed_dictionaries({key: narrowed(subpattern) for key, subpattern in pattern.items()})
+        tighter = st.builds(lambda extra, own: {**extra, **own}, more, members)
     else:
         tighter = st.just(pattern)
     return tighter | st.lists(tighter, max_size=2)
 
 
-def narrowed_capability(held: Capability) -> st.SearchStrategy[Capability]:
+def narrowed_capability(capability: Capability) -> st.SearchStrategy[Capability]:
     """Capabilities of the same kind or of any, their parts at least as tight."""
-    payload, to = held.pattern.get("payload"), held.pattern.get("to")
-    keys = {key: narrowed(each) for key, each in (payload or {}).items()}
+    payload, to = capability.pattern.get("payload"), capability.pattern.get("to")
+    keys = {key: narrowed(subpattern) for key, subpattern in (payload or {}).items()}
     return st.builds(
         capability_of,
-        st.just(held.pattern["kind"]) | kind_patterns,
+        st.just(capability.pattern["kind"]) | kind_patterns,
         payload_patterns | st.none() if not keys else st.fixed_dictionaries(keys),
         recipient_patterns | st.none() if to is None else _narrowed_recipients(to),
     )
@@ -89,7 +89,7 @@ def narrowed_capability(held: Capability) -> st.SearchStrategy[Capability]:
 
 def _narrowed_recipients(to: Any) -> st.SearchStrategy[Any]:
     choices = [to] if isinstance(to, str) else to
-    tighter = [_filled(each, ["", "a", "b", "*"]) for each in choices if not each.startswith("!")]
+    tighter = [_filled(choice, ["", "a", "b", "*"]) for choice in choices if not choice.startswith("!")]
     return st.lists(st.one_of(*tighter, *map(st.just, choices)), max_size=3) if choices else st.just([])
 
 
@@ -110,15 +110,15 @@ def fitting(pattern: Any) -> st.SearchStrategy[Any]:
     elif isinstance(pattern, dict):
         likely = fitting_object(pattern)
     else:
-        likely = st.sampled_from([pattern, *(each for each in _ALIKE if each == pattern)])
+        likely = st.sampled_from([pattern, *(text for text in _ALIKE if text == pattern)])
     return likely | st.lists(likely, max_size=3).map(_present) | values
 
 
 def fitting_object(pattern: Mapping[str, Any]) -> st.SearchStrategy[dict[str, Any]]:
     """Objects that are likely to fit an object of patterns, some with a key more."""
-    own = st.fixed_dictionaries({key: fitting(each) for key, each in pattern.items()})
+    own = st.fixed_dictionaries({key: fitting(subpattern) for key, subpattern in pattern.items()})
     more = st.dictionaries(st.sampled_from(KEYS), values, max_size=1)
-    return st.builds(lambda extra, kept: _without_absent({**extra, **kept}), more, own)
+    return st.builds(lambda extra, members: _without_absent({**extra, **members}), more, own)
 
 
 Sent = tuple[str, dict[str, Any], tuple[str, ...]]
@@ -128,7 +128,7 @@ def sent_to_fit(capability: Capability) -> st.SearchStrategy[Sent]:
     """Kind, payload and `to` of an envelope that is likely to match."""
     to = capability.pattern.get("to")
     choices = [to] if isinstance(to, str) else to or []
-    names = [_filled(each, ["", "a", "b"]) for each in choices if not each.startswith("!")]
+    names = [_filled(choice, ["", "a", "b"]) for choice in choices if not choice.startswith("!")]
     matching = [kind for kind in KINDS if capability.kind.matches(kind)]
     return st.tuples(
         st.sampled_from(matching or KINDS),
@@ -154,8 +154,8 @@ def _unlike() -> st.SearchStrategy[Any]:
 
 
 def _present(items: list[Any]) -> list[Any]:
-    return [each for each in items if each is not ABSENT]
+    return [item for item in items if item is not ABSENT]
 
 
 def _without_absent(fields: dict[str, Any]) -> dict[str, Any]:
-    return {key: each for key, each in fields.items() if each is not ABSENT}
+    return {key: value for key, value in fields.items() if value is not ABSENT}

@@ -80,14 +80,14 @@ def test_a_payload_that_is_no_object_says_nothing(payload: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("field", "named"),
+    ("field", "label"),
     [("space", "space"), ("token", "token"), ("participantId", "participantId"), ("participant", "participantId")],
 )
 @pytest.mark.parametrize("value", [1, ["alice"], {"id": "alice"}, False])
 @pytest.mark.parametrize("nested", [False, True])
-def test_a_field_that_is_no_string_is_refused_by_name(field: str, named: str, value: Any, nested: bool) -> None:
+def test_a_field_that_is_no_string_is_refused_by_name(field: str, label: str, value: Any, nested: bool) -> None:
     message = {field: value}
-    with pytest.raises(InvalidEnvelope, match=f"`{named}`"):
+    with pytest.raises(InvalidEnvelope, match=f"`{label}`"):
         read_join({"payload": message} if nested else message)
 
 
@@ -221,7 +221,7 @@ def test_a_kicked_stranger_is_no_longer_somebody_and_is_refused_by_the_space_its
     space, join = entrance.admit("c1", FREE)
     space.state.kicked["guest"] = None
     closed = [effect for effect in space.handle(join, NOON) if isinstance(effect, Close)]
-    assert [each.code for each in closed] == [4403]
+    assert [close.code for close in closed] == [4403]
 
 
 # --------------------------------------------------------------------------------------------------- over HTTP
@@ -274,10 +274,10 @@ def test_http_in_an_unknown_space_is_not_found_even_without_a_token() -> None:
     ],
 )
 def test_who_never_came_in_is_told_why_and_closed(refusal: ProtocolError, code: int) -> None:
-    told, closed = reject_connection("c1", refusal, Stamp("system:gateway", "id-1", NOON), ("join-1",))
-    assert isinstance(told, Deliver)
-    envelope = parse(told.message)
-    assert (told.audience, told.kind, told.envelope_id) == (OneConnection("c1"), "system/error", "id-1")
+    delivery, closed = reject_connection("c1", refusal, Stamp("system:gateway", "id-1", NOON), ("join-1",))
+    assert isinstance(delivery, Deliver)
+    envelope = parse(delivery.message)
+    assert (delivery.audience, delivery.kind, delivery.envelope_id) == (OneConnection("c1"), "system/error", "id-1")
     assert (envelope.sender, envelope.payload) == ("system:gateway", refusal.payload())
     assert envelope.correlation_id == ("join-1",)
     assert closed == Close("c1", code, refusal.code)

@@ -13,8 +13,8 @@ def checked(lab: MemorySpace) -> list[CapabilityChecked]:
     return [effect for effect in lab.effects if isinstance(effect, CapabilityChecked)]
 
 
-def lab_with(*held: dict[str, Any]) -> tuple[MemorySpace, Any]:
-    lab = MemorySpace(participants={"alice": list(held), "bob": [{"kind": "*"}]})
+def lab_with(*capabilities: dict[str, Any]) -> tuple[MemorySpace, Any]:
+    lab = MemorySpace(participants={"alice": list(capabilities), "bob": [{"kind": "*"}]})
     return lab, lab.join("alice")
 
 
@@ -50,7 +50,7 @@ def test_what_is_not_allowed_is_answered_with_what_one_has_and_the_nearest_miss(
 
 
 @pytest.mark.parametrize(
-    ("held", "kind", "allowed"),
+    ("capability", "kind", "allowed"),
     [
         ("stream/request", "stream/request", True),
         ("stream/manage", "stream/request", True),
@@ -69,8 +69,8 @@ def test_what_is_not_allowed_is_answered_with_what_one_has_and_the_nearest_miss(
         ("stream/manage", "stream/x", False),
     ],
 )
-def test_streams_may_be_asked_for_by_these(held: str, kind: str, allowed: bool) -> None:
-    lab, alice = lab_with({"kind": held})
+def test_streams_may_be_asked_for_by_these(capability: str, kind: str, allowed: bool) -> None:
+    lab, alice = lab_with({"kind": capability})
     alice.send(kind=kind, payload={"formats": [{"id": "text"}]})
     (check,) = checked(lab)
     assert check.decision.allowed is allowed
@@ -93,7 +93,7 @@ def test_where_ownership_decides_no_capability_is_asked_for(kind: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("held", "ends"),
+    ("capability", "ends"),
     [
         ({"kind": "stream/manage"}, True),
         ({"kind": "*"}, True),
@@ -108,8 +108,8 @@ def test_where_ownership_decides_no_capability_is_asked_for(kind: str) -> None:
     ],
 )
 @pytest.mark.parametrize("kind", ["stream/close", "stream/complete", "stream/error"])
-def test_only_who_manages_streams_literally_ends_anothers(kind: str, held: dict[str, Any], ends: bool) -> None:
-    lab, alice = lab_with(held)
+def test_only_who_manages_streams_literally_ends_anothers(kind: str, capability: dict[str, Any], ends: bool) -> None:
+    lab, alice = lab_with(capability)
     lab.join("bob").send(kind="stream/request")
     alice.send(kind=kind, payload={"stream_id": "stream-1", "reason": "tidying", "code": "c", "message": "m"})
     assert ("stream-1" not in lab.state.streams) is ends

@@ -112,13 +112,15 @@ def test_node_writes_the_same() -> None:
     node = shutil.which("node")
     requires(node, "Node is not installed")
     bits = [(0x9E3779B97F4A7C15 * number) % 2**64 for number in range(1, 4001)]
-    doubles = [number for each in bits if math.isfinite(number := double(f"{each:016x}"))]
+    doubles = [number for bit_pattern in bits if math.isfinite(number := double(f"{bit_pattern:016x}"))]
     tens = [float(f"{digits}e{power}") for digits in (1, 9.5, 123456789) for power in range(-30, 31)]
     texts = ["".join(map(chr, [*range(0x20), 0x22, 0x5C, 0x7F, 0x2028, 0x2029])), "é\U0001f600", "\ufb33"]
     values: list[Any] = [[*doubles, *tens, -0.0], {text: [None, True, {"b": 1.5, "a": text}] for text in texts}]
     lines = "\n".join(json.dumps(value) for value in values)
-    told = subprocess.run([str(node), "-e", NODE], input=lines, capture_output=True, text=True, check=True, timeout=30)
-    assert told.stdout.split("\n") == [canonical(value) for value in values]
+    process = subprocess.run(
+        [str(node), "-e", NODE], input=lines, capture_output=True, text=True, check=True, timeout=30
+    )
+    assert process.stdout.split("\n") == [canonical(value) for value in values]
 
 
 def test_the_digests_are_sha_256_over_the_canonical_text() -> None:

@@ -44,8 +44,8 @@ def nested(levels: int, innermost: Any = "x") -> dict[str, Any]:
 def held_and_asked(draw: st.DrawFn) -> tuple[Capability, Capability, list[Sent]]:
     """A capability, one that mostly narrows it, and what is likely to fit that."""
     holder = draw(capabilities)
-    asked = draw(narrowed_capability(holder) | capabilities)
-    return holder, asked, draw(st.lists(sent_to_fit(asked), min_size=5, max_size=10))
+    other = draw(narrowed_capability(holder) | capabilities)
+    return holder, other, draw(st.lists(sent_to_fit(other), min_size=5, max_size=10))
 
 
 @pytest.mark.requirement("CAP-19")
@@ -54,10 +54,10 @@ def held_and_asked(draw: st.DrawFn) -> tuple[Capability, Capability, list[Sent]]
 def test_what_a_covered_capability_allows_the_covering_one_allows(
     case: tuple[Capability, Capability, list[Sent]],
 ) -> None:
-    holder, asked, fitting = case
-    if holder.covers(asked):
+    holder, other, fitting = case
+    if holder.covers(other):
         for sent in fitting:
-            assert allows(holder, sent) or not allows(asked, sent), sent
+            assert allows(holder, sent) or not allows(other, sent), sent
 
 
 @examples(40)
@@ -85,10 +85,10 @@ def owned_and_sent(draw: st.DrawFn) -> tuple[list[Capability], list[Sent]]:
 @given(case=owned_and_sent())
 def test_a_set_allows_exactly_what_one_of_its_members_allows(case: tuple[list[Capability], list[Sent]]) -> None:
     owned, fitting = case
-    together = CapabilitySet(("configured", each) for each in owned)
+    together = CapabilitySet(("configured", capability) for capability in owned)
     for sent in fitting:
         decision = together.decide(*sent)
-        assert decision.allowed == any(allows(each, sent) for each in owned)
+        assert decision.allowed == any(allows(capability, sent) for capability in owned)
         assert decision.reason
 
 
@@ -113,7 +113,7 @@ def test_a_pattern_for_nobody_allows_nothing() -> None:
 
 
 @pytest.mark.parametrize(
-    ("value", "named"),
+    ("value", "label"),
     [
         ("chat", "`it` must be an object"),
         ({}, "`it.kind`"),
@@ -128,10 +128,10 @@ def test_a_pattern_for_nobody_allows_nothing() -> None:
     ],
     ids=lambda value: str(value)[:40],
 )
-def test_what_is_no_capability_is_refused_by_name(value: Any, named: str) -> None:
+def test_what_is_no_capability_is_refused_by_name(value: Any, label: str) -> None:
     with pytest.raises(InvalidEnvelope) as refusal:
         read_capability(value, "it")
-    assert named in refusal.value.message
+    assert label in refusal.value.message
 
 
 def test_a_pattern_of_32_levels_is_read() -> None:
@@ -251,6 +251,6 @@ def test_a_refusal_says_what_came_nearest(patterns: list[dict[str, Any]], reason
     [("stream/manage", True), ("*", True), ("**", True), ("stream/*", False), ("stream/**", False), ("!chat", False)],
 )
 def test_the_power_over_others_streams_is_handed_on_only_by_who_has_it(holder: str, *, may: bool) -> None:
-    asked = read({"kind": "stream/manage"})
-    assert held({"kind": holder}).covers(asked) is may
-    assert read({"kind": holder}).covers(asked)
+    managing = read({"kind": "stream/manage"})
+    assert held({"kind": holder}).covers(managing) is may
+    assert read({"kind": holder}).covers(managing)

@@ -64,7 +64,7 @@ def test_a_message_is_text_unless_its_door_says_otherwise() -> None:
 def test_an_answer_does_not_keep_where_its_refusal_was_raised(command: Command) -> None:
     lab = MemorySpace(participants={"alice": None, "bob": [{"kind": "*"}]})
     lab.join("bob").send(kind="space/kick", payload={"participant_id": "alice"})
-    answers = [each for each in lab.space.handle(command, lab.now) if isinstance(each, HttpAnswer)]
-    (refusal,) = [each.refusal for each in answers]
+    answers = [effect for effect in lab.space.handle(command, lab.now) if isinstance(effect, HttpAnswer)]
+    (refusal,) = [answer.refusal for answer in answers]
     assert refusal is not None
     assert (refusal.__traceback__, refusal.__context__, refusal.__cause__) == (None, None, None)

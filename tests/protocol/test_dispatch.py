@@ -67,9 +67,9 @@ def test_a_refusal_has_one_record_and_one_answer() -> None:
 def test_too_large_a_message_closes_the_socket_after_the_answer() -> None:
     lab = lab_of(limits=Limits(message_bytes=20))
     lab.join("alice").send_bytes(b"x" * 21)
-    told = [effect for effect in lab.effects if isinstance(effect, Deliver | Close)]
-    assert isinstance(told[0], Deliver)
-    assert told[1] == Close("c1", 1009, "message_too_large")
+    replies = [effect for effect in lab.effects if isinstance(effect, Deliver | Close)]
+    assert isinstance(replies[0], Deliver)
+    assert replies[1] == Close("c1", 1009, "message_too_large")
     assert "alice" not in lab.state.present
     (left,) = [record for record in lab.records if record.event == "leave"]
     assert left.reason == "message_too_large"
@@ -103,8 +103,8 @@ def test_what_was_tried_is_named(kind: str, error: str) -> None:
     alice, bob = lab.join("alice"), lab.join("bob")
     alice.send(kind="participant/pause", to=["bob"], payload={})
     bob.send(kind=kind)
-    told = bob.error()
-    assert (told["error"], told["attempted_kind"]) == (error, kind)
+    error_payload = bob.error()
+    assert (error_payload["error"], error_payload["attempted_kind"]) == (error, kind)
 
 
 def test_a_post_is_answered_with_id_and_time() -> None:
@@ -118,7 +118,7 @@ def test_a_posted_join_is_answered_like_anything_else() -> None:
     lab = lab_of()
     answer = lab.post("alice", {"kind": "system/join"})
     assert set(answer.body) == {"id", "status", "timestamp"}
-    assert [each["kind"] for each in lab.poll("alice") if isinstance(each, dict)] == ["system/welcome"] * 2
+    assert [message["kind"] for message in lab.poll("alice") if isinstance(message, dict)] == ["system/welcome"] * 2
 
 
 def test_a_frame_cannot_be_posted() -> None:

@@ -41,9 +41,9 @@ CLOSING = {
 
 
 def below(error: type[ProtocolError]) -> Iterator[type[ProtocolError]]:
-    for each in error.__subclasses__():
-        yield each
-        yield from below(each)
+    for subclass in error.__subclasses__():
+        yield subclass
+        yield from below(subclass)
 
 
 REFUSALS = list(below(ProtocolError))

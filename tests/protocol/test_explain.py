@@ -139,13 +139,13 @@ messages = st.one_of(
 @given(participant=st.sampled_from(SENDERS), message=messages)
 def test_what_is_explained_is_what_a_post_comes_to(participant: str, message: bytes) -> None:
     lab = lab_in_use()
-    told = explained(lab, participant, message)
+    answer = explained(lab, participant, message)
     lab.token(participant)
     came = as_posted(lab.post(participant, message))
-    assert (told["allowed"], told["error"], None if told["allowed"] else told["reason"]) == came
-    if told["allowed"]:
-        assert told["source"] is not None
-        assert told["nearest"] is None
+    assert (answer["allowed"], answer["error"], None if answer["allowed"] else answer["reason"]) == came
+    if answer["allowed"]:
+        assert answer["source"] is not None
+        assert answer["nearest"] is None
 
 
 @examples(30)
@@ -164,8 +164,8 @@ def test_nothing_changes_by_an_explanation(participant: str, message: bytes) -> 
 def test_an_invitation_that_is_only_explained_makes_no_token() -> None:
     lab = lab_in_use()
     holders = dict(lab.tokens.holders)
-    told = explained(lab, "alice", {"kind": "space/invite", "payload": {"participant_id": "new"}})
-    assert (told["allowed"], told["capability"]) == (True, {"kind": "*"})
+    answer = explained(lab, "alice", {"kind": "space/invite", "payload": {"participant_id": "new"}})
+    assert (answer["allowed"], answer["capability"]) == (True, {"kind": "*"})
     assert lab.tokens.holders == holders
 
 
@@ -202,8 +202,8 @@ def test_nobody_cannot_be_asked_about(nobody: str) -> None:
 
 
 def test_what_is_allowed_is_told_with_the_capability_and_its_source() -> None:
-    told = explained(lab_in_use(), "bob", {"kind": "chat", "payload": {"text": "hi"}})
-    assert told == {
+    answer = explained(lab_in_use(), "bob", {"kind": "chat", "payload": {"text": "hi"}})
+    assert answer == {
         "allowed": True,
         "kind": "chat",
         "error": None,
@@ -215,20 +215,20 @@ def test_what_is_allowed_is_told_with_the_capability_and_its_source() -> None:
 
 
 def test_what_is_not_allowed_is_told_with_what_came_nearest() -> None:
-    told = explained(lab_in_use(), "bob", {"kind": "mcp/request", "payload": {"method": "b"}})
+    answer = explained(lab_in_use(), "bob", {"kind": "mcp/request", "payload": {"method": "b"}})
     nearest = {"kind": "mcp/request", "payload": {"method": "a"}}
-    assert (told["allowed"], told["error"], told["capability"], told["source"]) == (
+    assert (answer["allowed"], answer["error"], answer["capability"], answer["source"]) == (
         False,
         "capability_violation",
         None,
         None,
     )
-    assert told["nearest"] == {
+    assert answer["nearest"] == {
         "capability": nearest,
         "source": "configured",
         "why": "payload.method: 'b' is not 'a'",
     }
-    assert told["reason"].startswith("'bob' may not send 'mcp/request': ")
+    assert answer["reason"].startswith("'bob' may not send 'mcp/request': ")
 
 
 @pytest.mark.parametrize(
@@ -293,10 +293,10 @@ def test_what_is_not_allowed_is_told_with_what_came_nearest() -> None:
 def test_the_right_is_named(
     participant: str, envelope: dict[str, Any], allowed: bool, source: str | None, capability: str | None
 ) -> None:
-    told = explained(lab_in_use(), participant, envelope)
-    assert (told["allowed"], told["source"]) == (allowed, source), told["reason"]
-    assert told["kind"] == (None if participant == "eve" else envelope.get("kind", "system/join"))
-    assert (told["capability"] or {}).get("kind") == capability
+    answer = explained(lab_in_use(), participant, envelope)
+    assert (answer["allowed"], answer["source"]) == (allowed, source), answer["reason"]
+    assert answer["kind"] == (None if participant == "eve" else envelope.get("kind", "system/join"))
+    assert (answer["capability"] or {}).get("kind") == capability
 
 
 @pytest.mark.parametrize(
@@ -310,40 +310,45 @@ def test_the_right_is_named(
 def test_a_right_is_named_although_something_else_stands_in_the_way(
     participant: str, envelope: dict[str, Any], kind: str, error: str
 ) -> None:
-    told = explained(lab_in_use(), participant, envelope)
-    assert (told["allowed"], told["kind"], told["error"], told["source"]) == (False, kind, error, "configured")
-    assert told["capability"] is not None
+    answer = explained(lab_in_use(), participant, envelope)
+    assert (answer["allowed"], answer["kind"], answer["error"], answer["source"]) == (False, kind, error, "configured")
+    assert answer["capability"] is not None
 
 
 @pytest.mark.parametrize("message", [b"", b"[]", b"#stream-1#data", b'{"kind":5}', b"{}"])
 def test_what_is_no_envelope_has_no_kind(message: bytes) -> None:
-    told = explained(lab_in_use(), "alice", message)
-    assert (told["kind"], told["error"], told["source"], told["nearest"]) == (None, "invalid_envelope", None, None)
+    answer = explained(lab_in_use(), "alice", message)
+    assert (answer["kind"], answer["error"], answer["source"], answer["nearest"]) == (
+        None,
+        "invalid_envelope",
+        None,
+        None,
+    )
 
 
 def test_who_was_removed_may_send_nothing() -> None:
-    told = explained(lab_in_use(), "eve", {"kind": "chat", "payload": {"text": "hi"}})
-    assert (told["allowed"], told["error"]) == (False, "unauthorized")
-    assert "'eve' was removed" in told["reason"]
+    answer = explained(lab_in_use(), "eve", {"kind": "chat", "payload": {"text": "hi"}})
+    assert (answer["allowed"], answer["error"]) == (False, "unauthorized")
+    assert "'eve' was removed" in answer["reason"]
 
 
 @pytest.mark.parametrize("to", ["owns", "writes"])
 def test_reasons_are_sentences(to: str) -> None:
     lab = lab_in_use()
     data = {"kind": "stream/data", "payload": {"stream_id": "stream-1", "sequence": 9, "content": 0}}
-    told = explained(lab, "alice" if to == "owns" else "bob", data)["reason"]
-    assert told == ("'alice' owns 'stream-1'" if to == "owns" else "'bob' is an authorised writer of 'stream-1'")
+    reason = explained(lab, "alice" if to == "owns" else "bob", data)["reason"]
+    assert reason == ("'alice' owns 'stream-1'" if to == "owns" else "'bob' is an authorised writer of 'stream-1'")
 
 
 def test_who_manages_streams_is_told_by_what() -> None:
-    told = explained(lab_in_use(), "dora", {"kind": "stream/complete", "payload": {"stream_id": "stream-1"}})
-    assert told["reason"] == 'allowed by {"kind":"stream/manage"}'
+    answer = explained(lab_in_use(), "dora", {"kind": "stream/complete", "payload": {"stream_id": "stream-1"}})
+    assert answer["reason"] == 'allowed by {"kind":"stream/manage"}'
 
 
 def test_who_is_absent_is_explained_as_if_it_were_there() -> None:
     lab = lab_in_use()
-    told = explained(lab, "fred", {"kind": "stream/request", "payload": {"target": ["fred", "bob"]}})
-    assert (told["allowed"], "fred" in lab.state.present) == (True, False)
+    answer = explained(lab, "fred", {"kind": "stream/request", "payload": {"target": ["fred", "bob"]}})
+    assert (answer["allowed"], "fred" in lab.state.present) == (True, False)
     assert not explained(lab, "fred", {"kind": "stream/request", "payload": {"target": ["dora"]}})["allowed"]
 
 
@@ -383,4 +388,4 @@ def test_actions_leave_out_what_a_grant_that_is_due_allowed() -> None:
     lab.join("alice").send(kind="capability/grant", payload=granted)
     for passed, offered in ((9, True), (1, False)):
         lab.now += passed * 1_000_000
-        assert ("chat" in {each.kind for each in list_actions(lab.space, "bob", lab.now).kinds}) is offered
+        assert ("chat" in {action.kind for action in list_actions(lab.space, "bob", lab.now).kinds}) is offered

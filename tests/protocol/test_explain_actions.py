@@ -15,7 +15,7 @@ CONTENT = {"chat": {"text": "hi"}, "mcp/request": {"method": "tools/list"}}
 
 def lab() -> MemorySpace:
     """A stream of alice's that bob may write to, and one that is only announced."""
-    made = MemorySpace(
+    space = MemorySpace(
         participants={
             "alice": [{"kind": "*"}],
             "bob": [{"kind": "mcp/request", "payload": {"method": "a"}}, {"kind": "mcp/*", "to": "alice"}],
@@ -25,12 +25,12 @@ def lab() -> MemorySpace:
             "fred": [{"kind": "stream/manage", "payload": {"stream_id": "stream-1"}}],
         }
     )
-    alice = made.join("alice")
-    made.join("bob")
+    alice = space.join("alice")
+    space.join("bob")
     alice.send(kind="stream/request", payload={})
     alice.send(kind="stream/grant-write", payload={"stream_id": "stream-1", "participant_id": "bob"})
     alice.send(kind="stream/announce", payload={"desired_id": "ready", "formats": [{"id": "f"}]})
-    return made
+    return space
 
 
 def actions(space: MemorySpace, participant: str) -> dict[str, Any]:
@@ -42,18 +42,18 @@ def explained(space: MemorySpace, participant: str, kind: str, **payload: Any) -
     return explain_message(space.space, participant, msgspec.json.encode(message), space.now).answer()
 
 
-def by_kind(told: dict[str, Any]) -> dict[str, dict[str, Any]]:
-    return {each["kind"]: each for each in told["kinds"]}
+def by_kind(answer: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    return {action["kind"]: action for action in answer["kinds"]}
 
 
 def test_who_may_everything_is_offered_every_kind_that_needs_a_capability() -> None:
-    told = actions(lab(), "alice")
-    assert (told["participant"], told["error"], told["reason"]) == ("alice", None, None)
-    assert [each["kind"] for each in told["kinds"]] == list(BY_CAPABILITY)
+    answer = actions(lab(), "alice")
+    assert (answer["participant"], answer["error"], answer["reason"]) == ("alice", None, None)
+    assert [action["kind"] for action in answer["kinds"]] == list(BY_CAPABILITY)
     assert all(
-        (each["capability"], each["source"], each["conditional"]) == ({"kind": "*"}, "configured", False)
-        for each in told["kinds"]
-        if each["kind"] != "mcp/response"
+        (action["capability"], action["source"], action["conditional"]) == ({"kind": "*"}, "configured", False)
+        for action in answer["kinds"]
+        if action["kind"] != "mcp/response"
     )
 
 
@@ -80,39 +80,42 @@ def test_a_kind_is_offered_without_condition_where_an_explanation_names_a_capabi
 ) -> None:
     space = lab()
     offered = by_kind(actions(space, participant)).get(kind)
-    told = explained(space, participant, kind)
-    named = None if offered is None or offered["conditional"] else offered["source"]
-    assert named == told["source"]
-    if named is not None:
+    answer = explained(space, participant, kind)
+    source = None if offered is None or offered["conditional"] else offered["source"]
+    assert source == answer["source"]
+    if source is not None:
         assert offered is not None
-        assert offered["capability"] == told["capability"]
+        assert offered["capability"] == answer["capability"]
 
 
 def test_a_capability_that_asks_for_more_than_a_kind_is_a_condition() -> None:
-    told = by_kind(actions(lab(), "bob"))
-    assert told["mcp/request"] == {
+    actions_by_kind = by_kind(actions(lab(), "bob"))
+    assert actions_by_kind["mcp/request"] == {
         "kind": "mcp/request",
         "conditional": True,
         "capability": {"kind": "mcp/request", "payload": {"method": "a"}},
         "source": "configured",
     }
-    assert (told["mcp/proposal"]["capability"], told["mcp/proposal"]["conditional"]) == (
+    assert (actions_by_kind["mcp/proposal"]["capability"], actions_by_kind["mcp/proposal"]["conditional"]) == (
         {"kind": "mcp/*", "to": "alice"},
         True,
     )
-    assert (told["mcp/response"]["source"], told["mcp/response"]["conditional"]) == ("baseline", False)
-    assert "chat" not in told
+    assert (actions_by_kind["mcp/response"]["source"], actions_by_kind["mcp/response"]["conditional"]) == (
+        "baseline",
+        False,
+    )
+    assert "chat" not in actions_by_kind
 
 
 def test_a_capability_without_a_condition_is_named_before_one_that_has_some() -> None:
-    told = by_kind(actions(lab(), "carol"))
-    assert told["mcp/request"] == {
+    actions_by_kind = by_kind(actions(lab(), "carol"))
+    assert actions_by_kind["mcp/request"] == {
         "kind": "mcp/request",
         "conditional": False,
         "capability": {"kind": "mcp/request"},
         "source": "configured",
     }
-    assert {"stream/request", "stream/announce"} <= told.keys()
+    assert {"stream/request", "stream/announce"} <= actions_by_kind.keys()
 
 
 ENDINGS = ["stream/close", "stream/complete", "stream/error"]
@@ -132,8 +135,8 @@ OWNERS = [*ENDINGS, "stream/grant-write", "stream/revoke-write", "stream/transfe
 def test_what_may_be_done_to_a_stream_is_told_of_its_owner_its_writers_and_who_manages_streams(
     participant: str, streams: dict[str, list[str]]
 ) -> None:
-    told = actions(lab(), participant)["streams"]
-    assert [(each["stream_id"], sorted(each["kinds"])) for each in told] == [
+    listed = actions(lab(), participant)["streams"]
+    assert [(stream["stream_id"], sorted(stream["kinds"])) for stream in listed] == [
         (name, sorted(kinds)) for name, kinds in streams.items()
     ]
 
@@ -150,7 +153,7 @@ def test_who_is_paused_is_offered_what_passes_then_and_everything_once_it_is_ove
     bob, carol = actions(space, "bob"), actions(space, "carol")
     assert (bob["kinds"], bob["streams"]) == ([], [])
     assert carol["kinds"] == []
-    assert [list(each["kinds"]) for each in carol["streams"]] == [ENDINGS, ENDINGS]
+    assert [list(stream["kinds"]) for stream in carol["streams"]] == [ENDINGS, ENDINGS]
     space.now += 5_000_000
     assert actions(space, "carol") == actions(lab(), "carol")
     assert space.space.is_muted("carol")  # others find that out for themselves
@@ -159,18 +162,18 @@ def test_who_is_paused_is_offered_what_passes_then_and_everything_once_it_is_ove
 def test_who_was_removed_may_send_nothing_and_is_told_why() -> None:
     space = lab()
     space.post("alice", {"kind": "space/kick", "payload": {"participant_id": "carol"}})
-    told = actions(space, "carol")
-    assert (told["error"], told["kinds"], told["streams"]) == ("unauthorized", [], [])
-    assert "'carol' was removed" in told["reason"]
+    answer = actions(space, "carol")
+    assert (answer["error"], answer["kinds"], answer["streams"]) == ("unauthorized", [], [])
+    assert "'carol' was removed" in answer["reason"]
 
 
 def test_a_grant_is_offered_with_its_source() -> None:
     space = lab()
     grant = {"recipient": "dora", "capabilities": [{"kind": "mcp/proposal"}]}
     space.post("alice", {"id": "g-1", "kind": "capability/grant", "payload": grant})
-    told = by_kind(actions(space, "dora"))
-    assert told.keys() == {"chat", "mcp/proposal", "mcp/response"}
-    assert (told["mcp/proposal"]["source"], told["chat"]["source"]) == ("grant:g-1", "default")
+    actions_by_kind = by_kind(actions(space, "dora"))
+    assert actions_by_kind.keys() == {"chat", "mcp/proposal", "mcp/response"}
+    assert (actions_by_kind["mcp/proposal"]["source"], actions_by_kind["chat"]["source"]) == ("grant:g-1", "default")
 
 
 def test_nobody_cannot_be_asked_about() -> None:
@@ -193,14 +196,14 @@ def test_nothing_changes_and_time_does_not_go_back() -> None:
     space.now = now
 
 
-def of_streams(count: int, held: list[dict[str, Any]]) -> MemorySpace:
-    made = MemorySpace(participants={"alice": [{"kind": "stream/request"}], "eve": held})
-    alice = made.join("alice")
+def of_streams(count: int, capabilities: list[dict[str, Any]]) -> MemorySpace:
+    space = MemorySpace(participants={"alice": [{"kind": "stream/request"}], "eve": capabilities})
+    alice = space.join("alice")
     for _ in range(count):
-        made.now += 20_000
+        space.now += 20_000
         alice.send(kind="stream/request", payload={})
         alice.inbox()
-    return made
+    return space
 
 
 @pytest.mark.parametrize(
@@ -210,16 +213,16 @@ def of_streams(count: int, held: list[dict[str, Any]]) -> MemorySpace:
 )
 def test_a_list_that_takes_too_long_is_refused(payload: Any) -> None:
     """400 patterns on 1,000 streams took 1.3 seconds, for 25 units a stream."""
-    held = [{"kind": "stream/manage", "payload": payload(n)} for n in range(400)]
-    space = of_streams(200, held)
+    capabilities = [{"kind": "stream/manage", "payload": payload(n)} for n in range(400)]
+    space = of_streams(200, capabilities)
     with pytest.raises(QuotaExceeded, match="POST one message"):
         list_actions(space.space, "eve", space.now)
     assert explained(space, "eve", "stream/close", stream_id="stream-1")["allowed"] is False
 
 
 def test_what_a_list_takes_is_counted() -> None:
-    held = [{"kind": "stream/manage", "payload": {"stream_id": f"zz{n}"}} for n in range(100)]
-    space = of_streams(10, held)
+    capabilities = [{"kind": "stream/manage", "payload": {"stream_id": f"zz{n}"}} for n in range(100)]
+    space = of_streams(10, capabilities)
     few = list_actions(space.space, "alice", space.now).units
     assert 10 * STREAM_UNITS <= few < 10 * STREAM_UNITS + 100
     assert list_actions(space.space, "eve", space.now).units >= 10 * STREAM_UNITS + 10 * 100

@@ -42,8 +42,10 @@ def test_a_changed_fold_has_another_version(file: Path, digests: dict[int, str])
 
 def test_the_golden_journal_has_every_record_that_changes_a_state() -> None:
     journal = [*golden_journal(), *golden_journal(PROPOSALS)]
-    said = {
-        (each.participant == "system:gateway", each.kind) for each in journal if each.event in {"envelope", "consumed"}
+    relayed = {
+        (record.participant == "system:gateway", record.kind)
+        for record in journal
+        if record.event in {"envelope", "consumed"}
     }
     changing = {
         True: "stream/open stream/ready stream/close stream/write-granted stream/write-revoked "
@@ -52,8 +54,8 @@ def test_the_golden_journal_has_every_record_that_changes_a_state() -> None:
         "stream/start stream/data stream/close stream/complete stream/error capability/grant capability/revoke "
         "space/invite space/kick participant/pause participant/resume participant/shutdown",
     }
-    assert {(by_gateway, kind) for by_gateway, listed in changing.items() for kind in listed.split()} <= said
-    assert {"start", "join", "leave", "frame"} <= {each.event for each in journal}
+    assert {(by_gateway, kind) for by_gateway, listed in changing.items() for kind in listed.split()} <= relayed
+    assert {"start", "join", "leave", "frame"} <= {record.event for record in journal}
 
 
 @pytest.mark.parametrize(
@@ -200,8 +202,8 @@ def test_an_invitation_after_a_kick_starts_afresh() -> None:
     again = {"participant_id": "bob", "initial_capabilities": [{"kind": "mcp/request"}]}
     alice.send(kind="space/invite", payload=again)
     assert (lab.state.grants, lab.state.revoked, lab.state.kicked) == ({}, {}, {})
-    held = [each.pattern for _, each in lab.state.capabilities("bob").sourced]
-    assert held == [{"kind": "mcp/request"}, {"kind": "mcp/response"}]
+    patterns = [capability.pattern for _, capability in lab.state.capabilities("bob").sourced]
+    assert patterns == [{"kind": "mcp/request"}, {"kind": "mcp/response"}]
 
 
 def test_a_second_shut_down_does_not_put_off_the_first() -> None:

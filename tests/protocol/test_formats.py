@@ -59,8 +59,8 @@ REFERRING = [
 ]
 
 
-def pointed(schema: Any, there: str) -> Any:
-    return raw_json.decode_json(raw_json.encode_json(schema).replace(b"{there}", there.encode()))
+def pointed(schema: Any, reference: str) -> Any:
+    return raw_json.decode_json(raw_json.encode_json(schema).replace(b"{there}", reference.encode()))
 
 
 @pytest.fixture
@@ -153,7 +153,7 @@ def test_formats_are_an_array(value: Any) -> None:
 
 
 def test_sixty_four_formats_are_allowed_and_no_more() -> None:
-    many = [{"id": f"f{each}"} for each in range(MOST)]
+    many = [{"id": f"f{number}"} for number in range(MOST)]
     assert len(read_formats(many, MOST).by_id) == MOST
     with pytest.raises(InvalidFormat, match="65 formats; at most 64"):
         read_formats([*many, {"id": "more"}], MOST)

@@ -101,7 +101,7 @@ def test_a_namespace_is_the_space_and_the_stream() -> None:
 
 def test_an_id_in_use_is_found_whatever_its_case() -> None:
     ids = IdsIgnoringCase(["alice", "Bob", "BOB"])
-    assert [ids.other_than(each) for each in ("Alice", "alice", "bob", "Bob", "carol")] == [
+    assert [ids.other_than(name) for name in ("Alice", "alice", "bob", "Bob", "carol")] == [
         "alice",
         None,
         "BOB",
@@ -124,4 +124,4 @@ def test_ids_that_people_confuse_look_alike(one: str, other: str) -> None:
 
 
 def test_ids_that_people_tell_apart_do_not() -> None:
-    assert len({confusable_form(each) for each in ("alice", "bob", "agent-1", "agent-2", "agent1", "a@b", "a:b")}) == 7
+    assert len({confusable_form(name) for name in ("alice", "bob", "agent-1", "agent-2", "agent1", "a@b", "a:b")}) == 7

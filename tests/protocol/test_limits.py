@@ -63,8 +63,8 @@ def test_no_more_is_ever_taken_than_burst_and_rate_allow(rate: int, burst: int, 
 
 def test_the_first_error_is_told_at_once_and_then_four_a_second() -> None:
     throttle = ErrorThrottle()
-    told = [throttle.admit("s", "paused", now) for now in range(0, SECOND + 1, QUARTER // 5)]
-    assert [each for each in told if each is not None] == [0, 4, 4, 4, 4]
+    results = [throttle.admit("s", "paused", now) for now in range(0, SECOND + 1, QUARTER // 5)]
+    assert [result for result in results if result is not None] == [0, 4, 4, 4, 4]
 
 
 def test_the_count_of_suppressed_errors_starts_anew_once_told() -> None:

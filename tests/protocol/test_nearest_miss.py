@@ -20,15 +20,15 @@ def sent(kind: str, payload: dict[str, Any] | None = None, to: tuple[str, ...] =
     return Envelope(id="1", ts="", sender="alice", kind=kind, to=to, payload=payload or {}, fields={})
 
 
-def nearest(held: list[dict[str, Any]], envelope: Envelope) -> NearestMiss | None:
-    sourced = [(f"source {n}", read_capability(each, "it")) for n, each in enumerate(held)]
+def nearest(patterns: list[dict[str, Any]], envelope: Envelope) -> NearestMiss | None:
+    sourced = [(f"source {n}", read_capability(pattern, "it")) for n, pattern in enumerate(patterns)]
     return nearest_miss(CapabilitySet(sourced), envelope, Work())
 
 
-def why(held: dict[str, Any], envelope: Envelope) -> str:
-    found = nearest([held], envelope)
-    assert found is not None
-    return found.why
+def why(pattern: dict[str, Any], envelope: Envelope) -> str:
+    miss = nearest([pattern], envelope)
+    assert miss is not None
+    return miss.why
 
 
 def test_nothing_is_near_where_nothing_is_held() -> None:
@@ -100,31 +100,31 @@ def test_the_first_part_of_a_payload_that_does_not_fit_is_named(
     ids=lambda value: str(value)[:10],
 )
 def test_what_is_long_is_cut_short(pattern: Any, value: Any) -> None:
-    told = why({"kind": "chat", "payload": {"x": pattern}}, sent("chat", {"x": value}))
-    assert "…" in told
-    assert len(told) <= QUOTED_LENGTH + 40
+    reason = why({"kind": "chat", "payload": {"x": pattern}}, sent("chat", {"x": value}))
+    assert "…" in reason
+    assert len(reason) <= QUOTED_LENGTH + 40
 
 
 def test_what_is_just_short_enough_is_quoted_whole() -> None:
     fits = "a" * QUOTED_LENGTH
     assert why({"kind": "chat", "payload": {"x": fits}}, sent("chat", {"x": 1})) == f"payload.x: 1 is not '{fits}'"
-    told = why({"kind": "chat", "payload": {"x": fits + "a"}}, sent("chat", {"x": "b"}))
-    assert told == f"payload.x: 'b' is not '{fits}'…"
+    reason = why({"kind": "chat", "payload": {"x": fits + "a"}}, sent("chat", {"x": "b"}))
+    assert reason == f"payload.x: 'b' is not '{fits}'…"
 
 
 def test_a_kind_that_fits_is_nearer_than_a_recipient_and_that_nearer_than_another_kind() -> None:
-    held: list[dict[str, Any]] = [
+    patterns: list[dict[str, Any]] = [
         {"kind": "mcp/request"},
         {"kind": "chat", "to": "bob"},
         {"kind": "*", "payload": {"text": "hello"}},
         {"kind": "chat", "payload": {"text": "hey"}},
     ]
-    found = nearest(held, sent("chat", {"text": "hi"}))
-    assert found is not None
-    assert (found.capability.pattern, found.source) == (held[2], "source 2")
-    found = nearest(held[:2], sent("chat"))
-    assert found is not None
-    assert (found.capability.pattern, found.source) == (held[1], "source 1")
+    miss = nearest(patterns, sent("chat", {"text": "hi"}))
+    assert miss is not None
+    assert (miss.capability.pattern, miss.source) == (patterns[2], "source 2")
+    miss = nearest(patterns[:2], sent("chat"))
+    assert miss is not None
+    assert (miss.capability.pattern, miss.source) == (patterns[1], "source 1")
 
 
 @pytest.mark.parametrize(
@@ -138,9 +138,9 @@ def test_a_kind_that_fits_is_nearer_than_a_recipient_and_that_nearer_than_anothe
     ],
 )
 def test_of_other_kinds_that_which_goes_along_furthest_is_nearest(patterns: list[str], kind: str, which: int) -> None:
-    found = nearest([{"kind": each} for each in patterns], sent(kind))
-    assert found is not None
-    assert found.capability.pattern["kind"] == patterns[which]
+    miss = nearest([{"kind": pattern} for pattern in patterns], sent(kind))
+    assert miss is not None
+    assert miss.capability.pattern["kind"] == patterns[which]
 
 
 @pytest.mark.parametrize(
@@ -155,17 +155,17 @@ def test_of_other_kinds_that_which_goes_along_furthest_is_nearest(patterns: list
     ],
 )
 def test_of_payloads_that_of_which_most_fits_is_nearest(payloads: list[dict[str, Any]], which: int) -> None:
-    held = [{"kind": "chat", "payload": each} for each in payloads]
-    found = nearest(held, sent("chat", {"a": 1, "b": 2, "e": {"d": 3}}))
-    assert found is not None
-    assert found.capability.pattern["payload"] == payloads[which]
+    patterns = [{"kind": "chat", "payload": payload} for payload in payloads]
+    miss = nearest(patterns, sent("chat", {"a": 1, "b": 2, "e": {"d": 3}}))
+    assert miss is not None
+    assert miss.capability.pattern["payload"] == payloads[which]
 
 
 def test_a_request_for_a_stream_may_be_near_as_either_of_its_kinds() -> None:
-    held: list[dict[str, Any]] = [{"kind": "chat"}, {"kind": "stream/manage", "to": "bob"}]
-    found = nearest(held, sent("stream/request"))
-    assert found is not None
-    assert (found.capability.pattern, found.why) == (held[1], "to is missing")
+    patterns: list[dict[str, Any]] = [{"kind": "chat"}, {"kind": "stream/manage", "to": "bob"}]
+    miss = nearest(patterns, sent("stream/request"))
+    assert miss is not None
+    assert (miss.capability.pattern, miss.why) == (patterns[1], "to is missing")
 
 
 @st.composite
@@ -184,20 +184,26 @@ def owned_and_sent(draw: st.DrawFn) -> tuple[list[Capability], Sent]:
 @given(case=owned_and_sent())
 def test_whatever_does_not_fit_something_is_wrong_with_it(case: tuple[list[Capability], Sent]) -> None:
     owned, envelope = case
-    if any(allows(each, envelope) for each in owned):
+    if any(allows(capability, envelope) for capability in owned):
         return
     kind, payload, to = envelope
-    found = nearest_miss(CapabilitySet(("configured", each) for each in owned), sent(kind, payload, to), Work())
-    assert found is not None
-    misses = [each.miss(asked, payload, to) for each in owned for asked in checked_kinds(kind)]
-    assert found.why.startswith(("kind: ", "to", "payload.")[max(miss.near for miss in misses if miss is not None)])
+    nearest_found = nearest_miss(
+        CapabilitySet(("configured", capability) for capability in owned), sent(kind, payload, to), Work()
+    )
+    assert nearest_found is not None
+    misses = [
+        capability.miss(checked_kind, payload, to) for capability in owned for checked_kind in checked_kinds(kind)
+    ]
+    assert nearest_found.why.startswith(
+        ("kind: ", "to", "payload.")[max(miss.near for miss in misses if miss is not None)]
+    )
 
 
 def test_of_recipients_that_of_which_most_fit_are_nearest() -> None:
-    held: list[dict[str, Any]] = [{"kind": "chat", "to": "bob"}, {"kind": "chat", "to": ["eve", "carol"]}]
-    found = nearest(held, sent("chat", to=("bob", "carol", "eve")))
-    assert found is not None
-    assert (found.capability.pattern, found.why) == (held[1], 'to: \'bob\' is none of ["eve","carol"]')
+    patterns: list[dict[str, Any]] = [{"kind": "chat", "to": "bob"}, {"kind": "chat", "to": ["eve", "carol"]}]
+    miss = nearest(patterns, sent("chat", to=("bob", "carol", "eve")))
+    assert miss is not None
+    assert (miss.capability.pattern, miss.why) == (patterns[1], 'to: \'bob\' is none of ["eve","carol"]')
 
 
 TOO_LONG = "y" * 65_537
@@ -205,18 +211,18 @@ TOO_LONG = "y" * 65_537
 
 def test_a_text_that_is_too_long_to_be_tried_is_said_to_be() -> None:
     envelope = sent("note", {"a": TOO_LONG}, (TOO_LONG,))
-    told = "has a string over 65536 characters, too long for a pattern with inner stars"
-    assert why({"kind": "note", "payload": {"a": "*x*"}}, envelope) == f"`payload` {told}"
-    assert why({"kind": "note", "to": "*x*"}, envelope) == f"`to` {told}"
+    reason = "has a string over 65536 characters, too long for a pattern with inner stars"
+    assert why({"kind": "note", "payload": {"a": "*x*"}}, envelope) == f"`payload` {reason}"
+    assert why({"kind": "note", "to": "*x*"}, envelope) == f"`to` {reason}"
 
 
 def test_a_part_that_is_too_long_to_be_tried_does_not_fit() -> None:
-    held = {"kind": "note", "payload": {"a": 1, "b": "*x*"}}
-    assert why(held, sent("note", {"a": 2, "b": TOO_LONG})) == "payload.a: 2 is not 1"
+    pattern = {"kind": "note", "payload": {"a": 1, "b": "*x*"}}
+    assert why(pattern, sent("note", {"a": 2, "b": TOO_LONG})) == "payload.a: 2 is not 1"
 
 
 def test_where_comparing_takes_too_long_the_nearest_of_what_was_compared_is_told() -> None:
-    held = [{"kind": "note", "payload": {"a": f"*{n}*"}} for n in range(200)]
-    found = nearest(held, sent("note", {"a": TOO_LONG[1:]}))
-    assert found is not None
-    assert found.source == "source 0"
+    patterns = [{"kind": "note", "payload": {"a": f"*{n}*"}} for n in range(200)]
+    miss = nearest(patterns, sent("note", {"a": TOO_LONG[1:]}))
+    assert miss is not None
+    assert miss.source == "source 0"

@@ -26,7 +26,7 @@ from tests.support.hypothesis_settings import examples
 
 def words(letters: str, longest: int) -> list[str]:
     """Every text of these letters up to a length, the empty one included."""
-    return ["".join(each) for length in range(longest + 1) for each in product(letters, repeat=length)]
+    return ["".join(characters) for length in range(longest + 1) for characters in product(letters, repeat=length)]
 
 
 def fits(pattern: Any, value: Any) -> bool:
@@ -49,16 +49,16 @@ def test_a_glob_matches_as_the_regular_expression_that_it_stands_for() -> None:
 def test_one_glob_covers_another_exactly_if_it_matches_all_that_the_other_does() -> None:
     """Short texts suffice: the other's own text with `c`, which no pattern has, in place of its stars is among them."""
     universe = words("abc", 4)
-    known = {glob: members(glob.matches, universe) for glob in map(Glob.parse, words("ab*", 4))}
-    for held, asked in product(known, repeat=2):
-        assert held.covers(asked) == (known[asked] & ~known[held] == 0), (held.text, asked.text)
+    matched = {glob: members(glob.matches, universe) for glob in map(Glob.parse, words("ab*", 4))}
+    for pattern, other in product(matched, repeat=2):
+        assert pattern.covers(other) == (matched[other] & ~matched[pattern] == 0), (pattern.text, other.text)
 
 
 def test_globs_are_called_disjoint_only_if_no_text_matches_both() -> None:
     universe = words("ab", 7)
-    known = {glob: members(glob.matches, universe) for glob in map(Glob.parse, words("ab*", 3))}
-    for one, other in product(known, repeat=2):
-        apart = known[one] & known[other] == 0
+    matched = {glob: members(glob.matches, universe) for glob in map(Glob.parse, words("ab*", 3))}
+    for one, other in product(matched, repeat=2):
+        apart = matched[one] & matched[other] == 0
         literal = "*" not in one.text or "*" not in other.text
         assert one.is_disjoint(other) == apart if literal else one.is_disjoint(other) <= apart, (one.text, other.text)
 
@@ -84,9 +84,9 @@ def test_one_kind_covers_another_exactly_if_it_matches_all_that_the_other_does()
     """Every pattern of three characters and some longer, over every kind with a letter that no pattern has."""
     texts = [*words("a/*!", 3), "a/**", "!a/*", "!a/**", "!!a/*", "a/a/*", "!a/a", "!a/a/*", "a/*a", "a/***", "!**"]
     universe = [*words("ab/*!", 4), "a/a/b", "a/a/a", "!a/b", "a/***", "a/*a", "a/**b"]
-    known = {kind: members(kind.matches, universe) for kind in map(KindPattern.parse, texts)}
-    for held, asked in product(known, repeat=2):
-        assert held.covers(asked) == (known[asked] & ~known[held] == 0), (held, asked)
+    matched = {kind: members(kind.matches, universe) for kind in map(KindPattern.parse, texts)}
+    for pattern, other in product(matched, repeat=2):
+        assert pattern.covers(other) == (matched[other] & ~matched[pattern] == 0), (pattern, other)
 
 
 @examples(100)
@@ -96,9 +96,9 @@ def test_values_fit_as_the_rules_say_one_by_one(pattern: Any, value: Any) -> Non
 
     def plainly(pattern: Any, value: Any) -> bool:
         if isinstance(value, list):
-            return all(plainly(pattern, each) for each in value)
+            return all(plainly(pattern, element) for element in value)
         if isinstance(pattern, list):
-            return any(plainly(each, value) for each in pattern)
+            return any(plainly(choice, value) for choice in pattern)
         if isinstance(pattern, dict):
             return isinstance(value, dict) and all(plainly(pattern[key], value.get(key, ABSENT)) for key in pattern)
         if isinstance(pattern, str) and pattern.startswith("!"):
@@ -119,25 +119,25 @@ def test_values_fit_as_the_rules_say_one_by_one(pattern: Any, value: Any) -> Non
 @st.composite
 def held_and_asked(draw: st.DrawFn) -> tuple[Any, Any, list[Any]]:
     """A pattern, one that mostly narrows it, and what is likely to fit that."""
-    held = draw(value_patterns)
-    asked = draw(narrowed(held) | value_patterns)
-    return held, asked, draw(st.lists(fitting(asked), min_size=5, max_size=10))
+    pattern = draw(value_patterns)
+    other = draw(narrowed(pattern) | value_patterns)
+    return pattern, other, draw(st.lists(fitting(other), min_size=5, max_size=10))
 
 
 @examples(40)
 @given(case=held_and_asked())
 def test_what_a_covered_pattern_fits_the_covering_one_fits(case: tuple[Any, Any, list[Any]]) -> None:
-    held, asked, likely = case
-    if covers_value(held, asked):
+    pattern, other, likely = case
+    if covers_value(pattern, other):
         for value in likely:
-            assert fits(held, value) or not fits(asked, value), value
+            assert fits(pattern, value) or not fits(other, value), value
 
 
 @examples(40)
-@given(case=value_patterns.flatmap(lambda held: st.tuples(st.just(held), narrowed(held))))
+@given(case=value_patterns.flatmap(lambda pattern: st.tuples(st.just(pattern), narrowed(pattern))))
 def test_a_pattern_with_tighter_parts_is_covered(case: tuple[Any, Any]) -> None:
-    held, tighter = case
-    assert covers_value(held, tighter)
+    pattern, tighter = case
+    assert covers_value(pattern, tighter)
 
 
 EVERY_SORT: list[Any] = ["", "a", "b", "!a", 0, 1, True, False, None, 2.5, {}, {"x": 1}, {"x": "a"}, {"y": None}]
@@ -161,11 +161,11 @@ PATTERNS: list[Any] = [
 ]
 
 
-@pytest.mark.parametrize("held", PATTERNS, ids=repr)
-def test_covering_holds_for_every_sort_of_pattern_and_value(held: Any) -> None:
-    for asked in PATTERNS:
-        if covers_value(held, asked):
-            assert [value for value in VALUES if fits(asked, value) and not fits(held, value)] == [], asked
+@pytest.mark.parametrize("pattern", PATTERNS, ids=repr)
+def test_covering_holds_for_every_sort_of_pattern_and_value(pattern: Any) -> None:
+    for other in PATTERNS:
+        if covers_value(pattern, other):
+            assert [value for value in VALUES if fits(other, value) and not fits(pattern, value)] == [], other
 
 
 def test_a_key_that_is_missing_is_not_null() -> None:
@@ -220,7 +220,7 @@ def test_a_rule_binds_more_than_a_capability_allows(case: tuple[Any, Any]) -> No
         ({"x": "a"}, "b", True),
         ([{"x": "a"}, "b"], "c", False),
     ],
-    ids=lambda each: repr(each)[:30],
+    ids=lambda value: repr(value)[:30],
 )
 def test_a_rule_binds_in_doubt(pattern: Any, value: Any, bound: bool) -> None:
     assert binds(pattern, value) is bound
@@ -232,7 +232,7 @@ def test_every_pattern_covers_itself(pattern: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("held", "asked"),
+    ("pattern", "other"),
     [
         (1, True),
         (True, 1),
@@ -255,12 +255,12 @@ def test_every_pattern_covers_itself(pattern: Any) -> None:
     ],
     ids=repr,
 )
-def test_a_wider_pattern_is_not_covered(held: Any, asked: Any) -> None:
-    assert not covers_value(held, asked)
+def test_a_wider_pattern_is_not_covered(pattern: Any, other: Any) -> None:
+    assert not covers_value(pattern, other)
 
 
 @pytest.mark.parametrize(
-    ("held", "asked"),
+    ("pattern", "other"),
     [
         (1, 1.0),
         ("*", "a*"),
@@ -276,8 +276,8 @@ def test_a_wider_pattern_is_not_covered(held: Any, asked: Any) -> None:
     ],
     ids=repr,
 )
-def test_a_tighter_pattern_is_covered(held: Any, asked: Any) -> None:
-    assert covers_value(held, asked)
+def test_a_tighter_pattern_is_covered(pattern: Any, other: Any) -> None:
+    assert covers_value(pattern, other)
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from mew.protocol.envelope import Envelope, Stamp, read_object, stamp_envelope
 from mew.protocol.errors import InvalidEnvelope
 from mew.protocol.payloads import read_payload
 
-VIEWS = [each for each in vars(payloads).values() if isinstance(each, type) and issubclass(each, msgspec.Struct)]
+VIEWS = [value for value in vars(payloads).values() if isinstance(value, type) and issubclass(value, msgspec.Struct)]
 VIEWS.remove(Envelope)
 EXAMPLES: dict[type, dict[str, Any]] = {
     payloads.GrantWrite: {"participant_id": "bob", "reason": "help"},
@@ -58,9 +58,9 @@ def test_a_payload_is_read_and_what_is_unknown_passed_over(view: type) -> None:
 @pytest.mark.parametrize("view", VIEWS)
 def test_what_is_not_required_may_be_missing_or_null(view: type) -> None:
     required = {field.name for field in msgspec.structs.fields(view) if field.required}
-    given = {name: value if name in required else None for name, value in EXAMPLES[view].items()}
-    bare = {name: value for name, value in given.items() if value is not None}
-    assert read_example(view, given) == read_example(view, bare)
+    payload = {name: value if name in required else None for name, value in EXAMPLES[view].items()}
+    bare = {name: value for name, value in payload.items() if value is not None}
+    assert read_example(view, payload) == read_example(view, bare)
     assert set(bare) == required
 
 

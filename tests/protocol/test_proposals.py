@@ -124,7 +124,7 @@ def test_a_space_remembers_so_many_closed_ones(monkeypatch: pytest.MonkeyPatch) 
         client.send(kind="mcp/withdraw", correlation_id=[f"p-{number}"], payload={})
     assert list(lab.state.closed_proposals) == ["p-3", "p-4", "p-5"]
     assert lab.state.closed_by_proposer == {"alice": {"p-4": None}, "bob": {"p-3": None, "p-5": None}}
-    assert lab.state.closed_positions == {each.position: name for name, each in lab.state.closed_proposals.items()}
+    assert lab.state.closed_positions == {closed.position: name for name, closed in lab.state.closed_proposals.items()}
 
 
 def test_the_content_of_a_proposal_keeps_its_text() -> None:

@@ -29,10 +29,10 @@ def texts(draw: st.DrawFn, value: st.SearchStrategy[Any] = values) -> bytes:
 def written(draw: st.DrawFn, value: Any) -> str:
     before, after = draw(blanks), draw(blanks)
     if isinstance(value, list):
-        inside = "[" + ",".join(written(draw, each) for each in value) + "]"
+        inside = "[" + ",".join(written(draw, element) for element in value) + "]"
     elif isinstance(value, dict):
         fields = [
-            f"{draw(blanks)}{spelt(draw, key)}{draw(blanks)}:{written(draw, each)}" for key, each in value.items()
+            f"{draw(blanks)}{spelt(draw, key)}{draw(blanks)}:{written(draw, member)}" for key, member in value.items()
         ]
         inside = "{" + ",".join(fields) + "}" if fields else "{" + draw(blanks) + "}"
     else:
@@ -55,10 +55,10 @@ def test_decoding_agrees_with_the_standard_library(text: bytes) -> None:
 def test_split_fields_have_the_order_and_the_text_they_came_in(text: bytes) -> None:
     fields = raw_json.split_json(text)
     assert list(fields) == list(json.loads(text))
-    assert {key: json.loads(each) for key, each in fields.items()} == json.loads(text)
-    for each in fields.values():
-        assert each in text
-        assert each == each.strip()
+    assert {key: json.loads(text) for key, text in fields.items()} == json.loads(text)
+    for field_text in fields.values():
+        assert field_text in text
+        assert field_text == field_text.strip()
 
 
 @examples(60)

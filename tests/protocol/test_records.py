@@ -25,8 +25,8 @@ def test_the_columns_keep_their_names_and_order() -> None:
 
 
 def test_the_events_keep_their_names() -> None:
-    named = {value for name, value in vars(records).items() if name.isupper()}
-    assert named == {
+    events = {value for name, value in vars(records).items() if name.isupper()}
+    assert events == {
         "start",
         "join",
         "leave",

@@ -167,14 +167,18 @@ def test_an_anchor_may_be_both_kinds_at_once() -> None:
 def test_the_walk_itself_is_bounded() -> None:
     """A chain of references to follow, begun from many places."""
     chain = {f"d{step}": {"$ref": f"#/$defs/d{step + 1}", "items": {}} for step in range(400)}
-    schema = {"properties": {f"p{each}": {"$ref": "#/$defs/d0"} for each in range(400)}, "$defs": {**chain, "d400": {}}}
+    schema = {
+        "properties": {f"p{number}": {"$ref": "#/$defs/d0"} for number in range(400)},
+        "$defs": {**chain, "d400": {}},
+    }
     with pytest.raises(SchemaTooComplex, match="refer to one another too much"):
         count_subschemas(schema, MOST)
 
 
 def test_a_union_of_two_hundred_types_passes() -> None:
     types = {
-        f"t{each}": {"properties": {"type": {"const": each}, f"v{each}": {"type": "string"}}} for each in range(200)
+        f"t{number}": {"properties": {"type": {"const": number}, f"v{number}": {"type": "string"}}}
+        for number in range(200)
     }
     schema = {"oneOf": [{"$ref": f"#/$defs/{name}"} for name in types], "$defs": types}
     assert count_subschemas(schema, MOST) == 401
@@ -214,7 +218,7 @@ SCHEMAS = st.builds(lambda root, a, b: {**root, "$defs": {"a": a, "b": b}}, SUBS
 def counted(schema: Any) -> Any:
     """The schema with the counting keyword in every subschema; in the names of members it does no harm."""
     if isinstance(schema, list):
-        return [counted(each) for each in schema]
+        return [counted(subschema) for subschema in schema]
     if isinstance(schema, dict):
         return {"count": True, **{key: counted(value) for key, value in schema.items()}}
     return schema
@@ -223,8 +227,8 @@ def counted(schema: Any) -> Any:
 def values_in(content: Any) -> int:
     """How many values a validator meets, names of members included."""
     if isinstance(content, dict):
-        return 1 + sum(1 + values_in(each) for each in content.values())
-    return 1 + sum(values_in(each) for each in content) if isinstance(content, list) else 1
+        return 1 + sum(1 + values_in(value) for value in content.values())
+    return 1 + sum(values_in(value) for value in content) if isinstance(content, list) else 1
 
 
 def nested(levels: int) -> Any:

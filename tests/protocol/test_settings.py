@@ -6,14 +6,14 @@ from mew.testing import settings
 
 
 def test_the_effective_configuration_is_plain_json_with_capabilities_as_written() -> None:
-    made = settings(
+    space_settings = settings(
         participants={"alice": [{"kind": "chat", "note": "hers"}], "bob": None},
         defaults=[{"kind": "x/*"}],
         output_logs=frozenset({"z", "a"}),
         strict_from=True,
         limits=Limits(streams=3),
     )
-    written = raw_json.decode_json(raw_json.encode_json(made.effective()))
+    written = raw_json.decode_json(raw_json.encode_json(space_settings.effective()))
     assert written["participants"] == {"alice": [{"kind": "chat", "note": "hers"}], "bob": None}
     assert written["defaults"] == [{"kind": "x/*"}]
     assert written["output_logs"] == ["a", "z"]

@@ -112,7 +112,7 @@ def test_a_frame_limit_turns_the_short_cut_off() -> None:
     lab = MemorySpace(participants={"alice": ALL}, limits=Limits(frames_per_second=1, frame_burst=1))
     open_stream(lab.join("alice"))
     decisions = [lab.space.route("alice", b"#stream-1#x") for _ in range(2)]
-    assert [isinstance(each, Route) for each in decisions] == [True, False]
+    assert [isinstance(decision, Route) for decision in decisions] == [True, False]
 
 
 def test_a_paused_writer_takes_no_short_cut() -> None:

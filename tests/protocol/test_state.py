@@ -14,7 +14,7 @@ def caps(*kinds: str) -> tuple[Capability, ...]:
 
 
 def effective(state: SpaceState, participant: str) -> list[tuple[str, Any]]:
-    return [(source, each.pattern["kind"]) for source, each in state.capabilities(participant).sourced]
+    return [(source, capability.pattern["kind"]) for source, capability in state.capabilities(participant).sourced]
 
 
 STATE = SpaceState(
@@ -27,7 +27,7 @@ STATE = SpaceState(
 
 
 @pytest.mark.parametrize(
-    ("participant", "known", "returns"),
+    ("participant", "is_known", "returns"),
     [
         ("alice", True, True),
         ("bob", True, True),
@@ -38,8 +38,8 @@ STATE = SpaceState(
         ("nobody", False, False),
     ],
 )
-def test_who_is_somebody_and_who_can_come_back(participant: str, known: bool, returns: bool) -> None:
-    assert STATE.knows(participant) is known
+def test_who_is_somebody_and_who_can_come_back(participant: str, is_known: bool, returns: bool) -> None:
+    assert STATE.knows(participant) is is_known
     assert STATE.may_return(participant) is returns
 
 
@@ -72,8 +72,8 @@ def test_who_is_muted_at_a_time(paused: dict[str, int | None], closing: dict[str
     ],
 )
 def test_what_a_participant_starts_from(participant: str, source: str, kinds: list[str]) -> None:
-    told, held = STATE.base(participant)
-    assert (told, [each.pattern["kind"] for each in held]) == (source, kinds)
+    base_source, capabilities = STATE.base(participant)
+    assert (base_source, [capability.pattern["kind"] for capability in capabilities]) == (source, kinds)
 
 
 def test_an_invitation_outranks_what_was_configured() -> None:

@@ -33,7 +33,7 @@ def test_an_empty_state_comes_back_whole() -> None:
 
 def test_defaults_that_were_configured_come_back() -> None:
     lab = MemorySpace(defaults=[{"kind": "memo"}, {"kind": "note"}])
-    assert [each.pattern["kind"] for each in restore(snapshot(lab.state)).defaults] == ["memo", "note"]
+    assert [capability.pattern["kind"] for capability in restore(snapshot(lab.state)).defaults] == ["memo", "note"]
 
 
 @by_chance
@@ -44,9 +44,9 @@ def test_any_state_comes_back_whole_and_goes_on_the_same(steps: list[Step]) -> N
     history.play_all(steps)
     state = restore(snapshot(lab.state))
     assert plain(state) == plain(lab.state)
-    seen = len(lab.records)
+    count = len(lab.records)
     history.play_all(steps)
-    for record in lab.records[seen:]:
+    for record in lab.records[count:]:
         state = fold(state, record)
     assert snapshot(state) == snapshot(lab.state)
 
@@ -95,7 +95,7 @@ def test_equal_states_give_equal_bytes_however_they_came_about(order: dict[str, 
     other = restore(snapshot(one))
     for name, keys in order.items():
         setattr(other, name, {key: getattr(one, name)[key] for key in keys})
-    other.sequences = {name: dict(reversed(each.items())) for name, each in reversed(other.sequences.items())}
+    other.sequences = {name: dict(reversed(sequences.items())) for name, sequences in reversed(other.sequences.items())}
     assert snapshot(other) == snapshot(one)
 
 

@@ -44,13 +44,13 @@ def shown(stream: StreamEntry) -> dict[str, Any]:
 @by_chance
 @given(fields=FIELDS)
 def test_an_entry_shows_every_field_that_was_asked_for_but_those_of_the_gateway(fields: dict[str, Any]) -> None:
-    told = shown(stream_of(fields))
+    entry = shown(stream_of(fields))
     own = {name: value for name, value in fields.items() if name not in OVERLAID}
-    assert {name: told[name] for name in own} == own
-    assert set(told) == OVERLAID | set(own)
-    assert (told["stream_id"], told["owner"], told["authorized_writers"]) == ("s", "alice", ["alice"])
-    assert told["created"] == NOON
-    assert told["stream"] == {
+    assert {name: entry[name] for name in own} == own
+    assert set(entry) == OVERLAID | set(own)
+    assert (entry["stream_id"], entry["owner"], entry["authorized_writers"]) == ("s", "alice", ["alice"])
+    assert entry["created"] == NOON
+    assert entry["stream"] == {
         "stream_id": "s",
         "namespace": "lab/s",
         "status": "live",
@@ -64,9 +64,9 @@ def test_an_entry_shows_every_field_that_was_asked_for_but_those_of_the_gateway(
 @by_chance
 @given(fields=FIELDS)
 def test_direction_and_encoding_are_the_requests_or_the_usual_ones(fields: dict[str, Any]) -> None:
-    told = shown(stream_of(fields))
-    assert told["direction"] == ("upload" if fields.get("direction") is None else fields["direction"])
-    assert told["encoding"] == ("utf-8" if fields.get("encoding") is None else fields["encoding"])
+    entry = shown(stream_of(fields))
+    assert entry["direction"] == ("upload" if fields.get("direction") is None else fields["direction"])
+    assert entry["encoding"] == ("utf-8" if fields.get("encoding") is None else fields["encoding"])
 
 
 @by_chance
@@ -99,6 +99,6 @@ def test_values_are_read_off_the_text() -> None:
 def test_fields_keep_their_order_and_their_text() -> None:
     texts = {"z": b"1.0", "a": b"12345678901234567890", "direction": b'"down"'}
     stream = new_stream("lab", "s", "alice", LIVE, NOON, texts)
-    told = encode_stream_entry(stream, owner_connected=False, frames=0)
-    assert b'"direction":"down","encoding":"utf-8","z":1.0,"a":12345678901234567890,"stream":{' in told
-    assert told.startswith(b'{"stream_id":"s","owner":"alice","authorized_writers":["alice"],"created":"2025-')
+    text = encode_stream_entry(stream, owner_connected=False, frames=0)
+    assert b'"direction":"down","encoding":"utf-8","z":1.0,"a":12345678901234567890,"stream":{' in text
+    assert text.startswith(b'{"stream_id":"s","owner":"alice","authorized_writers":["alice"],"created":"2025-')

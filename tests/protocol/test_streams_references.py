@@ -21,7 +21,7 @@ def envelope(**payload: Any) -> Envelope:
 
 
 @pytest.mark.parametrize(
-    ("payload", "named"),
+    ("payload", "stream_id"),
     [
         ({}, None),
         ({"stream_id": "s"}, "s"),
@@ -33,8 +33,8 @@ def envelope(**payload: Any) -> Envelope:
         ({"stream": ["s"]}, None),
     ],
 )
-def test_a_stream_is_named_in_either_place(payload: dict[str, Any], named: str | None) -> None:
-    assert referenced_stream_id(envelope(**payload)) == named
+def test_a_stream_is_named_in_either_place(payload: dict[str, Any], stream_id: str | None) -> None:
+    assert referenced_stream_id(envelope(**payload)) == stream_id
 
 
 def test_the_two_places_must_not_contradict_each_other() -> None:

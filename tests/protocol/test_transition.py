@@ -35,7 +35,7 @@ def envelope(text: bytes) -> dict[str, Any]:
 def test_a_record_takes_the_next_position_and_the_time_of_the_transition(transition: Transition) -> None:
     before = transition.space.state.position
     records = [transition.record("gap", "alice"), transition.record("gap", "alice", reason="why")]
-    assert [(each.position, each.time, each.reason) for each in records] == [
+    assert [(record.position, record.time, record.reason) for record in records] == [
         (before + 1, transition.now, None),
         (before + 2, transition.now, "why"),
     ]
@@ -59,8 +59,8 @@ def test_what_the_gateway_says_is_recorded_and_sent_alike(transition: Transition
     assert (record.size, record.stream_id) == (len(delivery.message), None)
     assert delivery.audience == Recipients(("alice",))
     assert delivery.message.endswith(b'"payload":{"a":1.0}}')
-    said = envelope(delivery.message)
-    assert (said["from"], said["to"], said["correlation_id"], said["ts"]) == ("system:gateway", ["alice"], ["c"], NOON)
+    sent = envelope(delivery.message)
+    assert (sent["from"], sent["to"], sent["correlation_id"], sent["ts"]) == ("system:gateway", ["alice"], ["c"], NOON)
 
 
 def test_a_secret_is_sent_and_not_recorded(transition: Transition) -> None:
@@ -77,9 +77,9 @@ def test_what_is_said_of_a_stream_names_it_whole_and_leaves_out_what_is_none(tra
     stream = transition.space.state.streams["stream-1"]
     transition.emit_for_stream(stream, "stream/close", ("c",), reason=None, authorized_writers=("alice",))
     record, delivery = of(transition.effects)
-    said = envelope(delivery.message)
-    assert said["context"] == "lab/stream-1"
-    assert said["payload"] == {
+    sent = envelope(delivery.message)
+    assert sent["context"] == "lab/stream-1"
+    assert sent["payload"] == {
         "stream_id": "stream-1",
         "authorized_writers": ["alice"],
         "stream": {"stream_id": "stream-1", "namespace": "lab/stream-1"},
@@ -91,9 +91,9 @@ def test_an_error_has_no_record_of_its_own(transition: Transition) -> None:
     transition.send_error(Recipients(("alice",)), "alice", Unauthorized("no", stream_id="x"), ("at-fault",))
     (delivery,) = transition.effects
     assert isinstance(delivery, Deliver)
-    told = envelope(delivery.message)
-    assert (told["kind"], told["to"], told["correlation_id"]) == ("system/error", ["alice"], ["at-fault"])
-    assert told["payload"] == {"error": "unauthorized", "message": "no", "stream_id": "x"}
+    sent = envelope(delivery.message)
+    assert (sent["kind"], sent["to"], sent["correlation_id"]) == ("system/error", ["alice"], ["at-fault"])
+    assert sent["payload"] == {"error": "unauthorized", "message": "no", "stream_id": "x"}
 
 
 def test_an_answer_is_accepted_unless_a_handler_says_more(transition: Transition) -> None:

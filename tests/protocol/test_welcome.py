@@ -30,7 +30,7 @@ def test_an_observer_of_a_state_has_nothing_and_sees_everybody_whatever_it_is_ca
     welcome = decoded(observer_welcome_at(lab.state, "alice"))
     assert isinstance(welcome, dict)
     assert welcome["you"] == {"id": "alice", "capabilities": []}
-    assert [each["id"] for each in welcome["participants"]] == ["alice"]
+    assert [participant["id"] for participant in welcome["participants"]] == ["alice"]
 
 
 @given(steps=histories())
@@ -52,28 +52,28 @@ def test_every_welcome_that_was_sent_follows_from_the_records_before_it(steps: l
 def test_the_roster_that_is_kept_is_the_one_that_the_state_says(steps: list[Step]) -> None:
     lab = MemorySpace(**CONFIGURATION)
     History(lab).play_all(steps)
-    kept = lab.space.roster
-    assert list(kept.entries.items()) == list(roster(lab.state).entries.items())
-    assert kept.text() == b",".join(kept.entries.values())
-    for name in [*kept.entries, "nobody"]:
-        assert kept.text_without(name) == b",".join(each for other, each in kept.entries.items() if other != name)
+    cached = lab.space.roster
+    assert list(cached.entries.items()) == list(roster(lab.state).entries.items())
+    assert cached.text() == b",".join(cached.entries.values())
+    for name in [*cached.entries, "nobody"]:
+        assert cached.text_without(name) == b",".join(entry for other, entry in cached.entries.items() if other != name)
 
 
 def test_the_text_of_a_roster_grows_with_it_and_is_made_anew_when_it_changes() -> None:
-    kept = Roster([("alice", b"1"), ("bob", b"2")])
-    assert kept.text() == b"1,2"
-    kept.put("carol", b"3")
-    assert vars(kept)["_text"] == b"1,2,3"
-    assert kept.text_without("carol") == b"1,2"
-    kept.put("carol", b"3")
-    assert vars(kept)["_text"] == b"1,2,3"
-    kept.put("alice", b"4")
-    assert kept.text() == b"4,2,3"
-    assert kept.text_without("carol") == b"4,2"
-    kept.drop("bob")
-    kept.drop("nobody")
-    assert kept.text() == b"4,3"
-    kept.clear()
-    assert kept.text() == b""
-    kept.put("dave", b"5")
-    assert (kept.text(), kept.text_without("dave")) == (b"5", b"")
+    entries = Roster([("alice", b"1"), ("bob", b"2")])
+    assert entries.text() == b"1,2"
+    entries.put("carol", b"3")
+    assert vars(entries)["_text"] == b"1,2,3"
+    assert entries.text_without("carol") == b"1,2"
+    entries.put("carol", b"3")
+    assert vars(entries)["_text"] == b"1,2,3"
+    entries.put("alice", b"4")
+    assert entries.text() == b"4,2,3"
+    assert entries.text_without("carol") == b"4,2"
+    entries.drop("bob")
+    entries.drop("nobody")
+    assert entries.text() == b"4,3"
+    entries.clear()
+    assert entries.text() == b""
+    entries.put("dave", b"5")
+    assert (entries.text(), entries.text_without("dave")) == (b"5", b"")

@@ -44,11 +44,11 @@ def test_a_missing_envelope_is_missed_by_name_and_what_came_instead_is_told() ->
     lab = open_lab()
     bob = lab.join("bob")
     bob.send(kind="mcp/request", payload={"method": "tools/call"})
-    said = said_by(lambda: bob.take("mcp/request"))
-    assert said.startswith(
+    error_text = said_by(lambda: bob.take("mcp/request"))
+    assert error_text.startswith(
         "bob received no 'mcp/request'; unread: system/welcome, system/error (capability_violation: "
     )
-    assert "protocol" not in said
+    assert "protocol" not in error_text
 
 
 def test_a_missing_frame_is_missed_by_name() -> None:
@@ -125,7 +125,7 @@ def test_a_post_is_answered_and_polled() -> None:
     lab = open_lab()
     answer = lab.post("bob", b'{"kind":"chat","payload":{"text":"x"}}')
     assert answer.body["status"] == "accepted"
-    assert [each["kind"] for each in lab.poll("bob") if not isinstance(each, ReceivedFrame)] == [
+    assert [message["kind"] for message in lab.poll("bob") if not isinstance(message, ReceivedFrame)] == [
         "system/welcome",
         "chat",
     ]

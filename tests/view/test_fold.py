@@ -124,8 +124,8 @@ def test_the_list_of_writers_is_the_one_that_was_told(kind: str) -> None:
 
 def test_a_transfer_changes_owner_and_writers() -> None:
     absent = after("system/presence", presence("leave", "alice"))
-    told = {**REFERENCE, "stream_id": "s", "new_owner": "bob", "authorized_writers": ["bob"]}
-    stream = after("stream/ownership-transferred", told, view=absent).streams["s"]
+    payload = {**REFERENCE, "stream_id": "s", "new_owner": "bob", "authorized_writers": ["bob"]}
+    stream = after("stream/ownership-transferred", payload, view=absent).streams["s"]
     assert (stream.owner, stream.writers, stream.owner_connected) == ("bob", ("bob",), True)
 
 
@@ -149,8 +149,8 @@ def test_frames_data_and_gaps_are_counted() -> None:
     ],
 )
 def test_a_stream_that_is_not_in_the_view_changes_nothing(kind: str, sender: str) -> None:
-    told = {"stream": {"stream_id": "ended"}, "stream_id": "ended", "dropped": 1}
-    assert after(kind, told, sender) is VIEW
+    payload = {"stream": {"stream_id": "ended"}, "stream_id": "ended", "dropped": 1}
+    assert after(kind, payload, sender) is VIEW
 
 
 def test_a_frame_of_a_stream_that_is_not_in_the_view_changes_nothing() -> None:
@@ -159,8 +159,8 @@ def test_a_frame_of_a_stream_that_is_not_in_the_view_changes_nothing() -> None:
 
 def test_a_changed_view_leaves_the_old_one_as_it_was() -> None:
     before = msgspec.json.encode(VIEW)
-    for told in (presence("leave", "alice"), presence("join", "carol")):
-        after("system/presence", told)
+    for event in (presence("leave", "alice"), presence("join", "carol")):
+        after("system/presence", event)
     after("stream/start", REFERENCE, "alice")
     apply_frame(VIEW, b"#s#data")
     assert msgspec.json.encode(VIEW) == before
@@ -230,7 +230,7 @@ def view_of(client: Client) -> SpaceView:
 
 def held_by(view: SpaceView) -> list[dict[str, Any]]:
     """One's own capabilities, but for the mirror of the lists of writers."""
-    return [each for each in view.you.capabilities if not each["kind"].startswith("stream/write:")]
+    return [capability for capability in view.you.capabilities if not capability["kind"].startswith("stream/write:")]
 
 
 @given(steps=histories(NOTHING_LOST))
@@ -239,13 +239,15 @@ def test_whatever_happens_a_view_shows_what_a_newcomer_would_be_told(steps: list
     lab = MemorySpace(**CONFIGURATION)
     history = History(lab)
     history.play_all(steps)
-    told = view_of(lab.observe())
+    observed = view_of(lab.observe())
     for name, client in history.clients.items():
         if lab.space.connections.get(name) == client.connection:
             view = view_of(client)
-            assert view.streams == told.streams
-            assert list(view.participants.values()) == [each for each in told.participants.values() if each.id != name]
-            assert held_by(view) == told.participants[name].capabilities
+            assert view.streams == observed.streams
+            assert list(view.participants.values()) == [
+                participant for participant in observed.participants.values() if participant.id != name
+            ]
+            assert held_by(view) == observed.participants[name].capabilities
 
 
 @given(announced=st.dictionaries(names | st.sampled_from(sorted(STREAM)), json_values, max_size=6))

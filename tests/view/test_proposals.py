@@ -49,7 +49,7 @@ def test_a_proposal_is_seen_until_it_ends(lab: MemorySpace, kind: str) -> None:
     assert shown.expires_at == "2025-11-15T12:05:00.000000Z"
     assert same(lab, alice)
     bob.send(kind=kind, correlation_id=["p-1"], payload={"method": "m", "params": {"é": 1}})
-    assert [each.proposal_id for each in seen(alice).values()] == ["p-0"]
+    assert [proposal.proposal_id for proposal in seen(alice).values()] == ["p-0"]
     assert same(lab, alice)
 
 
@@ -66,7 +66,7 @@ def test_what_is_no_end_changes_nothing(lab: MemorySpace) -> None:
     propose(bob, "p-1")
     eve.send(kind="mcp/response", correlation_id=["p-1"], payload={})
     alice.send(kind="mcp/request", to=["files"], payload={"method": "m"})
-    assert [each.proposal_id for each in seen(alice).values()] == ["p-1"]
+    assert [proposal.proposal_id for proposal in seen(alice).values()] == ["p-1"]
     assert same(lab, alice)
 
 
@@ -76,9 +76,9 @@ def test_votes_are_seen_once_and_end_with_a_kick(lab: MemorySpace) -> None:
     stamp = propose(bob, "p-1", "risky")
     for client in (carol, carol, dave):
         client.send(kind="mcp/approve", correlation_id=["p-1"], proposal=stamp, payload={})
-    assert [each.votes for each in seen(alice).values()] == [(), ("carol", "dave")]
+    assert [proposal.votes for proposal in seen(alice).values()] == [(), ("carol", "dave")]
     alice.send(kind="space/kick", payload={"participant_id": "carol"})
-    assert [each.votes for each in seen(alice).values()] == [(), ("dave",)]
+    assert [proposal.votes for proposal in seen(alice).values()] == [(), ("dave",)]
     assert same(lab, alice)
 
 

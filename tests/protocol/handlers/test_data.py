@@ -75,17 +75,17 @@ def test_they_agree_on_the_size(size: int, rate: float | None) -> None:
 def test_they_agree_on_the_rate() -> None:
     """Asking spends the allowance, so two spaces are asked the same: one to answer, one to act."""
     limits = Limits(frames_per_second=2, frame_burst=3)
-    asked, told = (MemorySpace(participants={"alice": ALL}, limits=limits) for _ in range(2))
-    alice = told.join("alice")
-    message = build_frame(open_stream(asked.join("alice")), b"x")
+    routed, handled = (MemorySpace(participants={"alice": ALL}, limits=limits) for _ in range(2))
+    alice = handled.join("alice")
+    message = build_frame(open_stream(routed.join("alice")), b"x")
     open_stream(alice)
     answers = []
     for _ in range(12):
-        for lab in (asked, told):
+        for lab in (routed, handled):
             lab.advance(0.2)
         for _ in range(2):
-            answers.append(asked.space.route("alice", message))
-            agree(told, answers[-1], alice, message)
+            answers.append(routed.space.route("alice", message))
+            agree(handled, answers[-1], alice, message)
     assert {type(answer).__name__ for answer in answers} == {"Route", "RateLimited"}
 
 
@@ -101,7 +101,7 @@ def test_the_rate_recovers_between_ticks() -> None:
 
 def test_the_answer_is_one_object_however_many_may_write() -> None:
     """Constant time: the same route is handed out for every frame, found by its header and a set."""
-    writers = [f"w{each}" for each in range(10_000)]
+    writers = [f"w{number}" for number in range(10_000)]
     for count in (2, 10_000):
         lab = MemorySpace(participants={"w0": ALL}, limits=Limits(writers=10_000))
         stream_id = open_stream(lab.join("w0"))

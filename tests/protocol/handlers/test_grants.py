@@ -18,10 +18,10 @@ GRANTING = read_capability({"kind": "capability/grant"}, "granting")
 
 def space_of(*bases: list[Capability]) -> MemorySpace:
     """Three participants that may grant and hold these besides, and one that may revoke."""
-    held = {
+    participants = {
         name: [capability.pattern for capability in [GRANTING, *base]] for name, base in zip(NAMES, bases, strict=True)
     }
-    return MemorySpace(participants={**held, "admin": [{"kind": "capability/revoke"}]})
+    return MemorySpace(participants={**participants, "admin": [{"kind": "capability/revoke"}]})
 
 
 def grant(lab: MemorySpace, granter: str, recipient: str, capability: Capability) -> bool:
@@ -43,7 +43,7 @@ class Grant:
 
     granter: str
     recipient: str
-    asked: Capability
+    requested: Capability
     fitting: Sent
 
 
@@ -61,13 +61,13 @@ def rounds(draw: st.DrawFn) -> Round:
     """Mostly one hands on what it holds, or has come to hold, or something narrower."""
     bases = draw(st.tuples(*[st.lists(capabilities, max_size=2)] * 3))
     lab, grants = space_of(*bases), []
-    circulating = [GRANTING, *(each for base in bases for each in base)]
+    circulating = [GRANTING, *(capability for base in bases for capability in base)]
     for _ in range(draw(st.integers(1, 5))):
         granter, recipient = draw(st.sampled_from(NAMES)), draw(st.sampled_from(NAMES))
-        asked = draw(st.sampled_from(circulating).flatmap(narrowed_capability) | capabilities)
-        grants.append(Grant(granter, recipient, asked, draw(sent_to_fit(asked))))
-        if grant(lab, granter, recipient, asked):
-            circulating.append(asked)
+        requested = draw(st.sampled_from(circulating).flatmap(narrowed_capability) | capabilities)
+        grants.append(Grant(granter, recipient, requested, draw(sent_to_fit(requested))))
+        if grant(lab, granter, recipient, requested):
+            circulating.append(requested)
     return Round(bases, grants, draw(st.lists(st.sampled_from(circulating).flatmap(sent_to_fit), max_size=5)))
 
 
@@ -75,11 +75,11 @@ def rounds(draw: st.DrawFn) -> Round:
 @given(played=rounds())
 def test_nobody_comes_to_a_power_that_nobody_was_given_by_the_configuration(played: Round) -> None:
     lab, untouched = space_of(*played.bases), space_of(*played.bases)
-    for each in played.grants:
-        before = lab.space.capabilities(each.granter)
-        if grant(lab, each.granter, each.recipient, each.asked):
-            had = before.decide(*each.fitting).allowed
-            assert had or each.asked.miss(*each.fitting) is not None, "granted what the granter had not"
+    for attempt in played.grants:
+        before = lab.space.capabilities(attempt.granter)
+        if grant(lab, attempt.granter, attempt.recipient, attempt.requested):
+            had = before.decide(*attempt.fitting).allowed
+            assert had or attempt.requested.miss(*attempt.fitting) is not None, "granted what the granter had not"
     for sent in played.fitting:
         now = [name for name in NAMES if allowed(lab, name, sent)]
         assert not now or [name for name in NAMES if allowed(untouched, name, sent)], sent
@@ -87,19 +87,19 @@ def test_nobody_comes_to_a_power_that_nobody_was_given_by_the_configuration(play
 
 @st.composite
 def held_and_copies(draw: st.DrawFn) -> tuple[Capability, list[Capability]]:
-    held = draw(capabilities)
-    return held, draw(st.lists(narrowed_capability(held), min_size=3, max_size=3))
+    capability = draw(capabilities)
+    return capability, draw(st.lists(narrowed_capability(capability), min_size=3, max_size=3))
 
 
 @examples(25)
 @given(case=held_and_copies())
 def test_what_somebody_made_of_a_capability_is_revoked_with_it(case: tuple[Capability, list[Capability]]) -> None:
     """Narrower copies that somebody grants to itself are no way to keep what is taken."""
-    held, copies = case
-    lab = space_of([], [held], [])
-    for each in copies:
-        grant(lab, "bob", "bob", each)
-    payload = {"recipient": "bob", "capabilities": [held.pattern, GRANTING.pattern]}
+    original, copies = case
+    lab = space_of([], [original], [])
+    for copied in copies:
+        grant(lab, "bob", "bob", copied)
+    payload = {"recipient": "bob", "capabilities": [original.pattern, GRANTING.pattern]}
     assert lab.post("admin", {"kind": "capability/revoke", "payload": payload}).refusal is None
     left = [capability.pattern for _, capability in lab.space.capabilities("bob").sourced]
     assert left == [{"kind": "mcp/response"}]

@@ -28,8 +28,8 @@ def test_an_invitation_holds_after_a_restart(*, again: bool) -> None:
         alice.send(kind="space/invite", payload={"participant_id": "carol", "initial_capabilities": [{"kind": "note"}]})
     lab.restart()
     carol = lab.join("carol")
-    held = carol.take("system/welcome")["payload"]["you"]["capabilities"]
-    assert held == [{"kind": "note" if again else "memo"}, {"kind": "mcp/response"}]
+    capabilities = carol.take("system/welcome")["payload"]["you"]["capabilities"]
+    assert capabilities == [{"kind": "note" if again else "memo"}, {"kind": "mcp/response"}]
 
 
 def test_an_invitation_whose_token_cannot_be_kept_has_not_happened() -> None:

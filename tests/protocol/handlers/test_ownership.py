@@ -94,8 +94,10 @@ def test_what_a_kick_leads_to_names_the_kick() -> None:
     alice.inbox()
     alice.send(kind="space/kick", id="first", payload={"participant_id": "bob"})
     alice.send(kind="space/kick", id="second", payload={"participant_id": "carol"})
-    told = [(each["kind"], each["correlation_id"]) for each in alice.inbox() if isinstance(each, Message)]
-    assert told == [
+    messages = [
+        (message["kind"], message["correlation_id"]) for message in alice.inbox() if isinstance(message, Message)
+    ]
+    assert messages == [
         ("system/presence", ["first"]),
         ("stream/write-revoked", ["first"]),
         ("stream/close", ["first"]),

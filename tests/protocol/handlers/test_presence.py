@@ -35,18 +35,18 @@ def lab_of(*names: str, **configuration: Any) -> MemorySpace:
 
 def outline(effects: list[Effect]) -> list[str]:
     """The effects in few words."""
-    told = []
+    deliveries = []
     for effect in effects:
         match effect:
             case Record():
-                told.append(f"record {effect.kind or effect.event}")
+                deliveries.append(f"record {effect.kind or effect.event}")
             case Deliver():
-                told.append(f"deliver {effect.kind}")
+                deliveries.append(f"deliver {effect.kind}")
             case Admit() | Close():
-                told.append(f"{type(effect).__name__.lower()} {effect.connection}")
+                deliveries.append(f"{type(effect).__name__.lower()} {effect.connection}")
             case _:
-                told.append(type(effect).__name__.lower())
-    return told
+                deliveries.append(type(effect).__name__.lower())
+    return deliveries
 
 
 def of_type(effects: list[Effect], kind: type[Any]) -> list[Any]:
@@ -63,9 +63,9 @@ def kick(client: Any, name: str) -> None:
 def test_a_start_records_the_epoch_and_the_configuration_without_secrets() -> None:
     lab = lab_of("alice", output_logs=frozenset({"alice"}))
     (started,) = lab.records
-    told = msgspec.json.decode(started.payload)
-    assert (started.event, told["epoch"]) == ("start", "epoch1")
-    assert (told["participants"], told["output_logs"]) == ({"alice": EVERYTHING}, ["alice"])
+    payload = msgspec.json.decode(started.payload)
+    assert (started.event, payload["epoch"]) == ("start", "epoch1")
+    assert (payload["participants"], payload["output_logs"]) == ({"alice": EVERYTHING}, ["alice"])
     assert b"token" not in started.payload
 
 
@@ -124,8 +124,8 @@ def test_an_observer_is_admitted_and_welcomed_and_no_more() -> None:
 def test_what_answers_a_join_names_it(joins: dict[str, Any], answer: str) -> None:
     lab = lab_of("admin", "alice", "bob")
     kick(lab.join("admin"), "bob")
-    told = of_type(lab.run(Join(connection="c9", cause=("hello",), **joins)), Deliver)[0]
-    assert (told.kind, parse(told.message).correlation_id) == (answer, ("hello",))
+    delivery = of_type(lab.run(Join(connection="c9", cause=("hello",), **joins)), Deliver)[0]
+    assert (delivery.kind, parse(delivery.message).correlation_id) == (answer, ("hello",))
 
 
 def test_a_refused_join_leaves_no_trace_in_the_journal() -> None:
@@ -142,7 +142,7 @@ def test_who_was_kicked_does_not_come_in_by_any_door() -> None:
     alice = lab.join("alice")
     for name in ("bob", "carol"):
         kick(alice, name)
-    assert [each.code for each in of_type(lab.run(Join(connection="c9", participant="bob")), Close)] == [4403]
+    assert [close.code for close in of_type(lab.run(Join(connection="c9", participant="bob")), Close)] == [4403]
     (answer,) = lab.run(Poll("bob"))
     assert isinstance(answer, HttpAnswer)
     assert answer.body["error"] == "unauthorized"
@@ -221,7 +221,7 @@ def test_a_leave_with_a_reason_tells_it() -> None:
     alice.inbox()
     lab.run(Leave(bob.connection, "slow"))
     assert alice.take("system/presence")["payload"]["reason"] == "slow"
-    assert [each.reason for each in lab.records if each.event == "leave"] == ["slow"]
+    assert [record.reason for record in lab.records if record.event == "leave"] == ["slow"]
 
 
 @pytest.mark.requirement("JOIN-29")
@@ -331,6 +331,6 @@ def test_a_start_begins_with_its_record() -> None:
 def test_a_welcome_goes_to_its_participant_alone() -> None:
     lab = lab_of("alice")
     lab.join("alice")
-    assert [each.audience for each in of_type(lab.effects, Deliver) if each.kind == "system/welcome"] == [
+    assert [delivery.audience for delivery in of_type(lab.effects, Deliver) if delivery.kind == "system/welcome"] == [
         Recipients(("alice",))
     ]

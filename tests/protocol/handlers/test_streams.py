@@ -17,7 +17,7 @@ TEXT = [{"id": "text"}]
 
 def events(lab: MemorySpace) -> list[tuple[str, str | None, str | None]]:
     """What the last command left in the journal."""
-    return [(each.event, each.kind, each.stream_id) for each in lab.effects if isinstance(each, Record)]
+    return [(effect.event, effect.kind, effect.stream_id) for effect in lab.effects if isinstance(effect, Record)]
 
 
 def announce(client: Client, **fields: Any) -> str:
@@ -92,8 +92,8 @@ def test_a_refusal_names_the_stream(sender: str, kind: str, stream_id: str, erro
     client = alice if sender == "alice" else bob
     details = {"code": "x", "message": "x", "sequence": 1, "content": 1, "participant_id": "bob", "new_owner": "bob"}
     client.send(kind=f"stream/{kind}", payload={"stream_id": stream_id, **details})
-    told = client.error()
-    assert (told["error"], told["stream_id"]) == (error, stream_id)
+    error_payload = client.error()
+    assert (error_payload["error"], error_payload["stream_id"]) == (error, stream_id)
 
 
 def known(lab: MemorySpace) -> list[Any]:

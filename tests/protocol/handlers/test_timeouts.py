@@ -13,7 +13,7 @@ from mew.testing import Client, MemorySpace
 
 
 def envelopes(client: Client) -> list[dict[str, Any]]:
-    return [each for each in client.inbox() if isinstance(each, dict)]
+    return [message for message in client.inbox() if isinstance(message, dict)]
 
 
 def grants_that_end_together(lab: MemorySpace, recipients: list[str], count: int) -> list[str]:
@@ -35,17 +35,21 @@ def test_grants_that_end_together_end_a_few_a_turn_and_give_no_right_meanwhile()
     ids = grants_that_end_together(lab, ["bob"], 300)
     bob.inbox()
     bob.send(kind="memo/299", payload={})
-    said = envelopes(bob)
-    assert [each["kind"] for each in said].count("capability/revoke") == timeouts.MAX_ENDS
-    assert [each["kind"] for each in said].count("system/welcome") == 1
-    assert said[-1]["payload"]["error"] == "capability_violation"
-    assert not [each for each in said[-2]["payload"]["you"]["capabilities"] if each["kind"].startswith("memo")]
-    revoked = [each["payload"]["grant_id"] for each in said if each["kind"] == "capability/revoke"]
+    messages = envelopes(bob)
+    assert [message["kind"] for message in messages].count("capability/revoke") == timeouts.MAX_ENDS
+    assert [message["kind"] for message in messages].count("system/welcome") == 1
+    assert messages[-1]["payload"]["error"] == "capability_violation"
+    assert not [
+        capability
+        for capability in messages[-2]["payload"]["you"]["capabilities"]
+        if capability["kind"].startswith("memo")
+    ]
+    revoked = [message["payload"]["grant_id"] for message in messages if message["kind"] == "capability/revoke"]
     alice = lab.space.connections["alice"]
     for _ in range(5):
         effects = lab.space.handle(Tick(), lab.now)
-        sent = [msgspec.json.decode(each.message) for each in effects if isinstance(each, Deliver)]
-        revoked += [each["payload"]["grant_id"] for each in sent if each["kind"] == "capability/revoke"]
+        sent = [msgspec.json.decode(effect.message) for effect in effects if isinstance(effect, Deliver)]
+        revoked += [message["payload"]["grant_id"] for message in sent if message["kind"] == "capability/revoke"]
     assert revoked == ids
     assert not lab.state.grants
     assert not lab.state.grant_ends
@@ -64,10 +68,12 @@ def test_each_recipient_is_told_of_in_one_presence_and_no_bystander_pays() -> No
     assert not lab.space.budgets._accounts["p0"].bytes.wait_from_here(Limits().byte_burst - 1_000)
     lab.advance(0.1)
     lab.advance(0.1)
-    said = envelopes(clients[0])
-    told = [each["payload"]["participant"]["id"] for each in said if each["kind"] == "system/presence"]
-    assert sorted(told) == sorted(names[1:])
-    assert [each["kind"] for each in said].count("capability/revoke") == 120
+    messages = envelopes(clients[0])
+    announced = [
+        message["payload"]["participant"]["id"] for message in messages if message["kind"] == "system/presence"
+    ]
+    assert sorted(announced) == sorted(names[1:])
+    assert [message["kind"] for message in messages].count("capability/revoke") == 120
 
 
 def test_a_grant_under_the_id_of_one_that_has_ended_counts() -> None:
