@@ -60,10 +60,10 @@ OWN_TOKEN = "own"
 
 
 class Message(dict[str, Any]):
-    """A received envelope; `raw` is its text."""
+    """A received envelope. `raw` is its JSON text."""
 
     def __init__(self, raw: bytes) -> None:
-        """Decode what came."""
+        """Decode a received message."""
         super().__init__(msgspec.json.decode(raw))
         self.raw = raw
 
@@ -77,28 +77,28 @@ class ReceivedFrame(msgspec.Struct, frozen=True):
 
 
 class MemoryTokens:
-    """Tokens that can be read off: `token-of-alice@lab`."""
+    """Tokens that contain the name of their holder: `token-of-alice@lab`."""
 
     def __init__(self) -> None:
-        """Start without tokens."""
+        """Start without any tokens."""
         self.holders: dict[str, Identity] = {}
 
     def identify(self, token: str) -> Identity | None:
-        """Whose token this is."""
+        """Return the identity that this token belongs to, or None if the token is unknown."""
         return self.holders.get(token)
 
     def issue(self, space_id: str, participant: str, *, observer: bool = False) -> str:
-        """The participant's token; an observer's is another than that of a participant of the same name."""
+        """Return the token of a participant or an observer. With the same name, they have different tokens."""
         token = f"{'observer-' if observer else ''}token-of-{participant}@{space_id}"
         self.holders.setdefault(token, Identity(space_id, participant, observer))
         return token
 
 
 class Client:
-    """One connection, and everything that reached it."""
+    """One connection, and everything that it has received."""
 
     def __init__(self, lab: "MemorySpace", connection: str) -> None:
-        """Not joined yet."""
+        """Start with an open connection that has not joined yet."""
         self._lab = lab
         self.connection = connection
         self.credentials = JoinRequest()
@@ -107,15 +107,15 @@ class Client:
         self.closed: int | None = None
         """The close code, once the gateway has closed the connection."""
         self.view: SpaceView | None = None
-        """What this client knows, folded from what it received."""
+        """What this client knows about the space, from the envelopes that it has received."""
         self._unread: list[Message | ReceivedFrame] = []
 
     def send(self, envelope: Mapping[str, Any] | None = None, **fields: Any) -> None:
-        """Send an envelope, given as a mapping, as fields, or both."""
+        """Send an envelope: a mapping, fields, or both."""
         self.send_bytes(msgspec.json.encode({**(envelope or {}), **fields}))
 
     def send_bytes(self, message: bytes, *, text: bool = True) -> None:
-        """Send a message as it is."""
+        """Send these bytes as one message."""
         self._lab.receive(self, message, text=text)
 
     def frame(self, stream_id: str, data: bytes | str, *, text: bool = True) -> None:
@@ -124,21 +124,21 @@ class Client:
         self.send_bytes(build_frame(stream_id, payload), text=text)
 
     def leave(self) -> None:
-        """Drop the connection."""
+        """Close the connection."""
         self._lab.drop(self.connection)
         self._lab.run(Leave(self.connection))
 
     def inbox(self) -> list[Message | ReceivedFrame]:
-        """Everything not read yet, in order; read from now on."""
+        """Return all unread messages, in order, and mark them as read."""
         unread, self._unread = self._unread, []
         return unread
 
     def kinds(self) -> list[str]:
-        """The kinds of everything not read yet, `#` for a frame; read from now on."""
+        """Return the kinds of all unread messages, `#` for a frame, and mark them as read."""
         return ["#" if isinstance(message, ReceivedFrame) else message["kind"] for message in self.inbox()]
 
     def take(self, kind: str) -> Message:
-        """The first envelope of this kind not read yet; the others stay unread."""
+        """Return the first unread envelope of this kind. The others stay unread."""
         for index, message in enumerate(self._unread):
             if isinstance(message, Message) and message["kind"] == kind:
                 del self._unread[index]
@@ -146,7 +146,7 @@ class Client:
         raise AssertionError(f"{self.participant or self.connection} received no {kind!r}; unread: {self._summary()}")
 
     def take_frame(self) -> ReceivedFrame:
-        """The first frame not read yet."""
+        """Return the first unread frame. The other messages stay unread."""
         for index, message in enumerate(self._unread):
             if isinstance(message, ReceivedFrame):
                 del self._unread[index]
@@ -154,16 +154,16 @@ class Client:
         raise AssertionError(f"{self.participant or self.connection} received no frame; unread: {self._summary()}")
 
     def error(self) -> dict[str, Any]:
-        """The payload of the first `system/error` not read yet."""
+        """Return the payload of the first unread `system/error`."""
         payload: dict[str, Any] = self.take("system/error")["payload"]
         return payload
 
     def _summary(self) -> str:
-        """What is unread, in few words: an error is mostly why something else did not come."""
-        return ", ".join(map(_summarised, self._unread)) or "nothing"
+        """Describe the unread messages. An error among them often explains why another message is missing."""
+        return ", ".join(map(_summarize, self._unread)) or "nothing"
 
     def deliver(self, message: bytes) -> None:
-        """An envelope reaches this client."""
+        """Receive an envelope."""
         self._unread.append(Message(message))
         envelope = parse(message)
         if envelope.kind == "system/welcome" and self.view is None:
@@ -172,13 +172,13 @@ class Client:
             self.view = apply_envelope(self.view, envelope)
 
     def deliver_frame(self, message: bytes, *, text: bool) -> None:
-        """A frame reaches this client."""
+        """Receive a frame."""
         self._unread.append(ReceivedFrame(*split_frame(message), text))
         if self.view is not None:
             self.view = apply_frame(self.view, message)
 
 
-def _summarised(received: Message | ReceivedFrame) -> str:
+def _summarize(received: Message | ReceivedFrame) -> str:
     if isinstance(received, ReceivedFrame):
         return f"#{received.stream_id}#"
     if received["kind"] == "system/error":
@@ -192,7 +192,7 @@ def settings(
     defaults: list[dict[str, Any]] | None = None,
     **others: Any,
 ) -> SpaceSettings:
-    """Settings with capabilities written as plain JSON."""
+    """Return settings. Capabilities are given as plain JSON."""
     if defaults is not None:
         others["defaults"] = read_capabilities(defaults, "defaults")
     by_id = {
@@ -206,17 +206,17 @@ class MemorySpace:
     """One space, its clients and its journal, in memory."""
 
     def __init__(self, *, now: int = NOON, **configuration: Any) -> None:
-        """Configured as `settings` takes it."""
+        """Start a space. `configuration` is as for `settings`."""
         self.settings = settings(**configuration)
         self.tokens = MemoryTokens()
         self.now = now
         self.records: list[Record] = []
         self.effects: list[Effect] = []
-        """Of the last command."""
+        """The effects of the last command."""
         self._starts = 0
         self._connections = 0
         self._clients: dict[str, Client] = {}
-        self._seats: dict[str, str] = {}
+        self._connection_of: dict[str, str] = {}
         self._observers: dict[str, None] = {}
         for participant in self.settings.participants:
             self.tokens.issue(self.settings.space_id, participant)
@@ -230,24 +230,24 @@ class MemorySpace:
 
     @property
     def state(self) -> SpaceState:
-        """What the journal determines."""
+        """The state of the space, as the journal determines it."""
         return self.space.state
 
     def restart(self) -> None:
-        """Crash and recover: a new space from the journal alone; every connection is gone."""
-        for table in (self._clients, self._seats, self._observers):
+        """Crash and recover: a new space from the journal alone. All connections are closed."""
+        for table in (self._clients, self._connection_of, self._observers):
             table.clear()
         self._start(self.folded())
 
     def folded(self) -> SpaceState:
-        """The state as the records say it."""
+        """Return the state folded from the records."""
         state = SpaceState(space_id=self.settings.space_id)
         for record in self.records:
             state = fold(state, record)
         return state
 
     def token(self, participant: str) -> str:
-        """A participant's token."""
+        """Return the token of a participant."""
         return self.tokens.issue(self.settings.space_id, participant)
 
     def connect(self, *, token: str | None = None, space: str | None = None) -> Client:
@@ -261,7 +261,7 @@ class MemorySpace:
         return client
 
     def join(self, participant: str) -> Client:
-        """A participant joins with its token."""
+        """Let a participant join with its token."""
         return self.connect(token=self.token(participant))
 
     def observe(self, name: str = "viewer") -> Client:
@@ -269,23 +269,23 @@ class MemorySpace:
         return self.connect(token=self.tokens.issue(self.settings.space_id, name, observer=True))
 
     def log(self, participant: str) -> Client:
-        """The `output_log` of a participant: what was written to it."""
+        """Return the `output_log` of a participant, which has received what was written to the log."""
         self.run(AttachOutputLog(participant))
         return self._client(f"log:{participant}")
 
     def _client(self, connection: str) -> Client:
-        """The client behind a connection; those of HTTP and logs begin with their first use."""
+        """Return the client of a connection. Clients of HTTP and of logs are created on their first use."""
         return self._clients.setdefault(connection, Client(self, connection))
 
     def receive(self, client: Client, message: bytes, *, text: bool) -> None:
-        """A client's message arrives; the first of a connection joins."""
+        """Handle a message of a client. The first message of a connection must be a join."""
         if client.connection in self.space.sessions or client.participant is not None:
             self.run(Receive(client.connection, message, text))
             return
         if client.closed is not None:
             return
         try:
-            request = self._lobby().first_message(message)
+            request = self._admission().first_message(message)
         except ProtocolError as refusal:
             self.carry_out(reject_connection(client.connection, refusal, self._stamp()))
             return
@@ -293,7 +293,7 @@ class MemorySpace:
 
     def _admit(self, client: Client, request: JoinRequest) -> None:
         try:
-            space, join = self._lobby().admit(client.connection, request)
+            space, join = self._admission().admit(client.connection, request)
         except ProtocolError as refusal:
             self.carry_out(reject_connection(client.connection, refusal, self._stamp(), request.cause))
             return
@@ -303,16 +303,16 @@ class MemorySpace:
     def _stamp(self) -> Stamp:
         return Stamp(GATEWAY, self.space.new_id(), self.now)
 
-    def _lobby(self) -> Admission:
+    def _admission(self) -> Admission:
         return Admission({self.settings.space_id: self.space}, self.tokens)
 
     def post(
         self, participant: str, envelope: Mapping[str, Any] | bytes, *, token: str | None = OWN_TOKEN
     ) -> HttpAnswer:
-        """A message over HTTP, and its answer."""
+        """Send a message over HTTP, and return the answer."""
         own = token == OWN_TOKEN
         try:
-            self._lobby().authenticate(participant, JoinRequest(token=self.token(participant) if own else token))
+            self._admission().authenticate(participant, JoinRequest(token=self.token(participant) if own else token))
         except ProtocolError as refusal:
             return HttpAnswer(refusal.payload(), refusal)
         message = envelope if isinstance(envelope, bytes) else msgspec.json.encode(envelope)
@@ -320,12 +320,12 @@ class MemorySpace:
         return next(effect for effect in self.effects if isinstance(effect, HttpAnswer))
 
     def poll(self, participant: str) -> list[Message | ReceivedFrame]:
-        """What reached a participant's HTTP presence and was not asked for yet."""
+        """Return the messages that a participant has received over HTTP since its last poll."""
         self.run(Poll(participant))
         return self._client(f"http:{participant}").inbox()
 
     def lose(self, participant: str, stream_id: str, first: int, last: int) -> None:
-        """Frames of a stream were dropped for a reader."""
+        """Report that frames of a stream were dropped for a reader."""
         dropped = last - first + 1
         self.run(ReportLoss(participant=participant, stream_id=stream_id, first=first, last=last, dropped=dropped))
 
@@ -335,12 +335,12 @@ class MemorySpace:
         self.run(Tick())
 
     def run(self, command: Command) -> list[Effect]:
-        """Carry out a command, and its effects."""
+        """Execute a command and its effects, and return the effects."""
         self.carry_out(self.space.handle(command, self.now))
         return self.effects
 
     def carry_out(self, effects: list[Effect]) -> None:
-        """Do what a space wants done."""
+        """Execute the effects of a command."""
         self.effects = effects
         for effect in effects:
             match effect:
@@ -349,7 +349,7 @@ class MemorySpace:
                 case Admit(observer=True):
                     self._observers[effect.connection] = None
                 case Admit():
-                    self._seats[effect.participant] = self._client(effect.connection).connection
+                    self._connection_of[effect.participant] = self._client(effect.connection).connection
                 case Deliver():
                     for client in self._audience(effect.audience):
                         client.deliver(effect.message)
@@ -366,20 +366,22 @@ class MemorySpace:
             client.closed = close.code
 
     def drop(self, connection: str) -> None:
-        """The connection receives nothing more."""
+        """Stop delivering messages to a connection."""
         self._observers.pop(connection, None)
-        for participant in [name for name, seat in self._seats.items() if seat == connection]:
-            del self._seats[participant]
+        for participant in [name for name, current in self._connection_of.items() if current == connection]:
+            del self._connection_of[participant]
 
     def _audience(self, audience: Audience) -> list[Client]:
         match audience:
             case OneConnection():
                 connections = [audience.connection]
             case Recipients():
-                connections = [self._seats[name] for name in audience.participants if name in self._seats]
+                connections = [
+                    self._connection_of[name] for name in audience.participants if name in self._connection_of
+                ]
             case AllExcept():
-                seated = [seat for name, seat in self._seats.items() if name != audience.participant]
-                connections = [*seated, *self._observers]
+                others = [current for name, current in self._connection_of.items() if name != audience.participant]
+                connections = [*others, *self._observers]
             case Everyone():
-                connections = [*self._seats.values(), *self._observers]
+                connections = [*self._connection_of.values(), *self._observers]
         return [self._clients[connection] for connection in connections if connection in self._clients]
