@@ -243,14 +243,14 @@ SENTENCES: Final[dict[str, tuple[Callable[[], dict[str, Any]], str, str]]] = {
     "a withdrawn proposal": (
         closed_proposal,
         "proposal_closed",
-        "the proposal 'p-1' is closed: withdrawn, by 'carol'; to ask for it all the same, send "
+        "the proposal 'p-1' is closed: withdrawn, by 'carol'; to request it anyway, send "
         "the request without naming the proposal",
     ),
     "a changed request": (
         changed_request,
         "proposal_mismatch",
         "the request differs from the proposal 'p-1' in method, params or recipients; "
-        "to send it all the same, leave out `correlation_id` and `proposal`",
+        "to send it anyway, leave out `correlation_id` and `proposal`",
     ),
     "a request without votes": (
         sent("alice", {"kind": "mcp/request", "to": ["dave"], "payload": RISKY}),
@@ -269,7 +269,11 @@ SENTENCES: Final[dict[str, tuple[Callable[[], dict[str, Any]], str, str]]] = {
         "message_too_large",
         "a message may have 4000 bytes; this one has 4037",
     ),
-    "too many connections": (one_connection_too_many, "quota_exceeded", "the space has 3 connections, the most it may"),
+    "too many connections": (
+        one_connection_too_many,
+        "quota_exceeded",
+        "the space has 3 connections, which is the limit",
+    ),
 }
 
 

@@ -40,12 +40,12 @@ def test_nothing_is_near_where_nothing_is_held() -> None:
     [
         ("mcp/request", "mcp/response", "kind: 'mcp/response' is not 'mcp/request'"),
         ("mcp/*", "chat", "kind: 'chat' does not match 'mcp/*'"),
-        ("!chat", "chat", "kind: 'chat' is what '!chat' leaves out"),
-        ("!mcp/*", "mcp/x", "kind: 'mcp/x' is what '!mcp/*' leaves out"),
+        ("!chat", "chat", "kind: 'chat' is excluded by '!chat'"),
+        ("!mcp/*", "mcp/x", "kind: 'mcp/x' is excluded by '!mcp/*'"),
         (
             "stream/announce",
             "stream/announce",
-            "kind: 'stream/announce' is asked for as 'stream/manage', and 'stream/manage' is not 'stream/announce'",
+            "kind: 'stream/announce' is checked as 'stream/manage', and 'stream/manage' is not 'stream/announce'",
         ),
     ],
 )
@@ -72,7 +72,7 @@ def test_a_recipient_that_does_not_fit_is_named(pattern: Any, to: tuple[str, ...
     [
         ({"method": "tools/list"}, {"method": "tools/call"}, "payload.method: 'tools/call' is not 'tools/list'"),
         ({"method": "tools/*"}, {"method": "x"}, "payload.method: 'x' does not match 'tools/*'"),
-        ({"method": "!x*"}, {"method": "xy"}, "payload.method: 'xy' is what '!x*' leaves out"),
+        ({"method": "!x*"}, {"method": "xy"}, "payload.method: 'xy' is excluded by '!x*'"),
         ({"method": ["a", "b"]}, {"method": "c"}, 'payload.method: \'c\' is none of ["a","b"]'),
         ({"method": "a"}, {}, "payload.method is missing"),
         ({"params": {"name": "a", "n": 1}}, {"params": {"name": "a", "n": 2}}, "payload.params.n: 2 is not 1"),
@@ -175,7 +175,7 @@ def owned_and_sent(draw: st.DrawFn) -> tuple[list[Capability], Sent]:
 
 
 @examples(100)
-@example(  # a request for a stream is asked for as `stream/manage`, too
+@example(  # a request for a stream is checked as `stream/manage`, too
     case=(
         [capability_of("stream/request", None, ""), capability_of("stream/manage", {"x": []}, None)],
         ("stream/request", {}, ()),

@@ -189,7 +189,7 @@ def _kind_misfit(pattern: str, kind: str, sent: str) -> str:
     """Describe a kind mismatch. Some kinds pass as others: an announce as `stream/manage` (protocol §4, Who may)."""
     if kind == sent:
         return f"kind: {_contradiction(pattern, kind)}"
-    return f"kind: {_quoted(sent)} is asked for as {_quoted(kind)}, and {_contradiction(pattern, kind)}"
+    return f"kind: {_quoted(sent)} is checked as {_quoted(kind)}, and {_contradiction(pattern, kind)}"
 
 
 def _fitting(pattern: Any, value: Any, work: Work) -> int:
@@ -217,7 +217,7 @@ def _contradiction(pattern: Any, value: Any) -> str:
     if isinstance(pattern, list):
         return f"{_quoted(value)} is none of {_quoted(pattern)}"
     if isinstance(pattern, str) and pattern.startswith("!"):
-        return f"{_quoted(value)} is what {_quoted(pattern)} leaves out"
+        return f"{_quoted(value)} is excluded by {_quoted(pattern)}"
     if isinstance(pattern, str) and "*" in pattern:
         return f"{_quoted(value)} does not match {_quoted(pattern)}"
     return f"{_quoted(value)} is not {_quoted(pattern)}"

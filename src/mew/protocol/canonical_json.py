@@ -105,7 +105,7 @@ class _Reader:
             raise self._too_many()
 
     def _too_many(self) -> QuotaExceeded:
-        return QuotaExceeded(f"what may be proposed may hold {MAX_VALUES} values; send what is long as one string")
+        return QuotaExceeded(f"a proposal may have {MAX_VALUES} values; send long data as one string")
 
 
 def _containers(text: bytes) -> int:

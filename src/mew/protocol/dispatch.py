@@ -201,7 +201,7 @@ class IncomingMessage:
         try:
             containers, slow_units = raw_json.count_parts(self.message)
         except raw_json.NotJSON as error:
-            raise InvalidEnvelope(f"too much to be taken apart: {error}") from None
+            raise InvalidEnvelope(f"too complex to parse: {error}") from None
         self._units += containers // CONTAINERS_PER_UNIT + slow_units
         return read_object(self.message, most_fields=MAX_FIELDS, containers=containers)
 
@@ -234,7 +234,7 @@ class IncomingMessage:
         if kinds.is_reserved_kind(kind):
             raise ReservedKind(f"{kind!r} is sent by the gateway alone", attempted_kind=kind)
         if session.observer and kind != kinds.HEARTBEAT:
-            raise CapabilityViolation("an observer only looks", attempted_kind=kind, your_capabilities=[])
+            raise CapabilityViolation("an observer cannot send messages", attempted_kind=kind, your_capabilities=[])
         if kind == kinds.MCP_WITHDRAW and proposals.is_own_withdrawal(space.state, envelope, self.transition.now):
             return
         if kind not in kinds.ALLOWED_WHILE_PAUSED and space.is_muted(self.sender):

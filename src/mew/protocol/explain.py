@@ -169,7 +169,7 @@ def _run_checks(transition: Transition, session: Session, incoming: IncomingMess
 _EVERYONE = Authorization("every participant may send it", "everyone")
 _DECIDER = Authorization("the space's approval rules decide who may vote", "approvals")
 _PROPOSER = Authorization("it is the sender's own proposal", "proposer")
-_NOTHING = Authorization("it is no envelope")
+_NOTHING = Authorization("it is not an envelope")
 
 
 def _right(space: SpaceCore, envelope: Envelope, work: Work, now: int) -> Authorization:
@@ -205,7 +205,7 @@ def _right_over(space: SpaceCore, stream: StreamEntry, envelope: Envelope, work:
     sender, stream_id = envelope.sender, stream.stream_id
     authority = authority_over(stream, envelope, space, work)
     if authority is None:
-        return Authorization(f"{sender!r} has no right over {stream_id!r}")
+        return Authorization(f"{sender!r} has no permission for {stream_id!r}")
     if authority.capability is not None:
         reason = f"allowed by {authority.capability.text.decode()}"
     elif authority.source == "owner":

@@ -105,7 +105,7 @@ class JournalApi:
         own, most = self._live[identity], kept.hub.space.settings.limits.live_readers_per_participant
         if own >= most:
             raise QuotaExceeded(
-                f"{identity.participant!r} follows {own} live journals, the most it may: end one first",
+                f"{identity.participant!r} follows {own} live journals, which is the limit: end one first",
                 quota="live_readers_per_participant",
                 limit=most,
                 value=own + 1,

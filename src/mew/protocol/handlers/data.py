@@ -31,7 +31,7 @@ from mew.protocol.transition import GatewayMessage, Transition
 LAST_SEQUENCE = 2**53 - 1
 SKIPPED = "skipped"
 """Reason of a `gap` record for a writer that skipped sequence numbers."""
-_ONLOOKER = UnauthorizedStreamWrite("an observer only looks")
+_OBSERVER_FRAME = UnauthorizedStreamWrite("an observer cannot send messages")
 
 
 def receive_data(transition: Transition, envelope: Envelope) -> None:
@@ -115,7 +115,7 @@ def receive_frame(transition: Transition, session: Session, command: Receive) ->
         space.frame_rate(session.allowance).fill(transition.now)
     routed = space.route(session.allowance, command.message)
     if session.observer and not isinstance(routed, MessageTooLarge):
-        routed = _ONLOOKER
+        routed = _OBSERVER_FRAME
     if isinstance(routed, ProtocolError):
         _refuse_frame(transition, session, command.message, routed)
         return

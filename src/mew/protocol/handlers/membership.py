@@ -169,7 +169,7 @@ def invite_participant(transition: Transition, envelope: Envelope) -> None:
         raise InvalidRequest(f"{invited!r} differs from {other!r} in case alone: choose another participant id")
     if invited not in space.state.invited and len(space.state.invited) >= limit:
         raise QuotaExceeded(
-            f"the space has {limit} invitations, the most it may", quota="invitations", limit=limit, value=limit + 1
+            f"the space has {limit} invitations, which is the limit", quota="invitations", limit=limit, value=limit + 1
         )
     space.capability_usage.require_room(invited, initial, space.settings.limits)
     transition.all_checked()  # issuing a token may fail, so it comes before the first record

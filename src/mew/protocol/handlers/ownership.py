@@ -26,7 +26,7 @@ def grant_write(transition: Transition, envelope: Envelope) -> None:
         limit = transition.space.settings.limits.writers
         if len(writers) >= limit:
             raise QuotaExceeded(
-                f"{stream.stream_id!r} has {limit} writers, the most it may",
+                f"{stream.stream_id!r} has {limit} writers, which is the limit",
                 quota="writers",
                 limit=limit,
                 value=limit + 1,

@@ -94,7 +94,7 @@ def _require_room(transition: Transition, session: Session) -> None:
         own = sum(other.observer and other.participant == session.participant for other in space.sessions.values())
         if own >= limits.sockets_per_observer:
             raise TooManyConnections(
-                f"{session.participant!r} has {own} sockets, the most that one observer token may",
+                f"{session.participant!r} has {own} sockets, which is the limit of one observer token",
                 quota="sockets_per_observer",
                 limit=limits.sockets_per_observer,
                 value=own + 1,
@@ -106,7 +106,7 @@ def _require_room(transition: Transition, session: Session) -> None:
         limit -= limit // 10
     if len(space.sessions) >= limit:
         raise TooManyConnections(
-            f"the space has {limit} connections, the most it may", quota="connections", limit=limit, value=limit + 1
+            f"the space has {limit} connections, which is the limit", quota="connections", limit=limit, value=limit + 1
         )
 
 

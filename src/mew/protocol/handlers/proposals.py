@@ -239,13 +239,13 @@ def _surplus(transition: Transition, proposer: str, size: int) -> list[OpenPropo
         count, own_bytes = count - 1, own_bytes - dropped.size
     left = len(open_ones) - len(surplus) + 1
     if left > proposals.OPEN_PER_SPACE:
-        raise QuotaExceeded(f"the space has {proposals.OPEN_PER_SPACE} open proposals, the most it may")
+        raise QuotaExceeded(f"the space has {proposals.OPEN_PER_SPACE} open proposals, which is the limit")
     if (
         size + sum(proposal.size for proposal in open_ones) - sum(proposal.size for proposal in surplus)
         > proposals.BYTES_PER_SPACE
     ):
         raise QuotaExceeded(
-            f"the open proposals of the space have {proposals.BYTES_PER_SPACE} bytes, the most they may"
+            f"the open proposals of the space have {proposals.BYTES_PER_SPACE} bytes, which is the limit"
         )
     return surplus
 
@@ -280,7 +280,7 @@ def _unknown(transition: Transition, claim: Claim) -> ProposalMismatch | Proposa
             position=claim.position,
         )
     return ProposalClosed(
-        f"there is no open proposal at position {claim.position}; to ask for it all the same, send the request "
+        f"there is no open proposal at position {claim.position}; to request it anyway, send the request "
         "without `proposal` and `correlation_id`",
         position=claim.position,
     )
@@ -306,7 +306,7 @@ def _check_same(transition: Transition, proposal: OpenProposal, envelope: Envelo
     if not is_same:
         raise ProposalMismatch(
             f"the request differs from the proposal {proposal.proposal_id!r} in method, params or recipients; "
-            "to send it all the same, leave out `correlation_id` and `proposal`",
+            "to send it anyway, leave out `correlation_id` and `proposal`",
             **parts,
         )
 
@@ -450,7 +450,7 @@ def proposal_closed_error(proposal: OpenProposal | ClosedProposal) -> ProposalCl
     else:
         outcome, by, closing = EXPIRED, kinds.GATEWAY, None
     return ProposalClosed(
-        f"the proposal {proposal.proposal_id!r} is closed: {outcome}, by {by!r}; to ask for it all the same, send the "
+        f"the proposal {proposal.proposal_id!r} is closed: {outcome}, by {by!r}; to request it anyway, send the "
         "request without naming the proposal",
         outcome=outcome,
         by=by,
