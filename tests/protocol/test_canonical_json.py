@@ -186,7 +186,7 @@ def test_a_payload_of_very_many_values_has_no_digest(element: bytes) -> None:
     values = 3 if element == b"[[],[]]" else 2 if element == b'{"a":{}}' else 1
     fitting = (MAX_VALUES - len(("method", "params"))) // values
     digests(b'{"method":"m","params":[' + b",".join([element] * fitting) + b"]}", [])
-    with pytest.raises(QuotaExceeded, match="may hold 50000 values"):
+    with pytest.raises(QuotaExceeded, match="may have 50000 values"):
         digests(b'{"method":"m","params":[' + b",".join([element] * (fitting + 1)) + b"]}", [])
 
 
