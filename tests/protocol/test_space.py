@@ -152,7 +152,7 @@ def test_nothing_is_kept_of_who_has_left() -> None:
 
 
 def test_the_rates_of_so_many_who_left_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("mew.protocol.space.MOST_PAYERS", 2)
+    monkeypatch.setattr("mew.protocol.space.MAX_PAYERS", 2)
     names = ("a", "b", "c")
     lab = MemorySpace(participants=dict.fromkeys(names))
     for name in names:
