@@ -78,7 +78,7 @@ async def ask(space: Space, method: str, **params: Any) -> dict[str, Any]:
 async def bridged(
     gateway: Running, server: StdioServer | HttpServer = MADE_WITH_MCP, **timeouts: Any
 ) -> AsyncIterator[Bridged]:
-    """A bridge from its arrival in the space to its end, in good order unless it has ended by itself."""
+    """A bridge from its join to its end; stopped gracefully unless it has ended by itself."""
     async with joining(gateway, "alice") as alice:
         bridge = Bridge(settings_for(gateway, server, **timeouts))
         running = asyncio.create_task(bridge.run(), name="bridge under test")

@@ -1,4 +1,4 @@
-"""MCP servers that behave oddly, each named by its first argument. Only the standard library: they start at once.
+"""MCP servers that behave oddly, each named by its first argument. Only the standard library: they start quickly.
 
 Every mode answers `initialize`, with its process as its version, and `tools/list` with the tool `odd`, unless that is
 what makes the mode odd.
@@ -70,7 +70,7 @@ def main() -> None:
     if MODE == "mortal":
         Path(sys.argv[2]).touch(exist_ok=False)  # it lives once
     if MODE == "stillborn":
-        print("I cannot go on", file=sys.stderr)
+        print("I cannot continue", file=sys.stderr)
         sys.exit(5)
     if MODE in {"stubborn", "parent"}:
         signal.signal(signal.SIGTERM, signal.SIG_IGN)

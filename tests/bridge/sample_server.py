@@ -34,7 +34,7 @@ def refuse() -> str:
 
 @server.tool()
 async def ponder(ctx: Context) -> str:
-    """Never comes to an end; that it has begun is told by a change of the list of prompts."""
+    """Never ends; a change of the list of prompts reports that it has begun."""
     await ctx.session.send_prompt_list_changed()
     await anyio.sleep_forever()
     return "42"
@@ -42,7 +42,7 @@ async def ponder(ctx: Context) -> str:
 
 @server.tool()
 def die() -> str:
-    """Ends the whole server at once."""
+    """Ends the whole server immediately."""
     os._exit(3)
 
 

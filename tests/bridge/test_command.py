@@ -46,7 +46,7 @@ async def test_a_signal_ends_bridge_and_server_within_five_seconds(
 
 
 async def seconds_to_end(gateway: Running, number: signal.Signals, mode: str) -> float:
-    """How long bridge and server take from a signal on; they end in good order."""
+    """How long bridge and server take from a signal on; they end gracefully."""
     async with joining(gateway, "alice") as alice, started(gateway, "--", *odd(mode).command) as bridge:
         await alice.wait_until(lambda view: "tools" in view.participants)
         began = time.monotonic()

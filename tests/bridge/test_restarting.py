@@ -67,7 +67,7 @@ async def test_a_server_that_closes_its_input_is_killed_and_its_call_fails(gatew
 
 
 async def failure(gateway: Running, server: StdioServer, **timeouts: float) -> MewError:
-    """Why a bridge with this server cannot go on; it has never been in the space."""
+    """Why a bridge with this server fails; it has never been in the space."""
     async with joining(gateway, "alice") as alice:
         with pytest.raises(MewError) as raised:
             await Bridge(settings_for(gateway, server, **timeouts)).run()
@@ -83,7 +83,7 @@ async def test_a_server_that_dies_before_initialize_never_joins(
     error = await failure(gateway, odd("stillborn"))
     assert isinstance(error, TooManyRestarts)
     assert "ended with exit code 5, without an answer to `initialize`; abandoned after 1 restarts" in str(error)
-    assert caplog.text.count("I cannot go on") == 2
+    assert caplog.text.count("I cannot continue") == 2
 
 
 @played

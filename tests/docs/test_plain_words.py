@@ -35,7 +35,20 @@ flight, delays, event-loop iteration; transport, connection, observer, apply, co
 PLACES = ("src", "docs", "examples", "deploy", "inspector", "tools", "bench", "")
 """Folders whose files are checked; an empty name means the files at the top of the repository."""
 CHECKED_TESTS = (
-    *("attacks", "compat", "config", "deploy", "docs", "e2e", "faults", "inspector", "journal", "model"),
+    *(
+        "_internal",
+        "attacks",
+        "bridge",
+        "compat",
+        "config",
+        "deploy",
+        "docs",
+        "e2e",
+        "faults",
+        "inspector",
+        "journal",
+        "model",
+    ),
     *("pipeline", "requirements", "support", "testing", "tools", "view"),
 )
 """Folders of tests whose files are checked too. The others still have such words."""
