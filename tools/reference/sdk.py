@@ -54,9 +54,11 @@ SECTIONS: Final = {
     "MCP": ("", ["mew.client.mcp"]),
     "The view": (
         "",
-        _names("mew.view", "SpaceView ParticipantView ProposalView StreamView welcomed apply apply_frame"),
+        _names(
+            "mew.view", "SpaceView ParticipantView ProposalView StreamView view_from_welcome apply_envelope apply_frame"
+        ),
     ),
-    "Tests": ("", _names("mew.testing", "MemorySpace Client Message Frame MemoryTokens settings")),
+    "Tests": ("", _names("mew.testing", "MemorySpace Client Message ReceivedFrame MemoryTokens settings")),
     "The lake": (
         "",
         ["mew.pipeline.open_lake", "mew.pipeline.opening.OpenLake", "mew.pipeline.lookup.asking.QueryResult"],
