@@ -140,7 +140,7 @@ class BatchShares:
         """Return the part of one connection: its bytes and the number of messages in them."""
         own = self._own.get(connection, ())
         if connection not in self._readers:
-            chosen = [self._items[index] for index in sorted(own)]
+            chosen = [self._items[index] for index in self._exceptions(connection)]
             return b"".join([item.wire for item in chosen]), sum(len(item.messages) for item in chosen)
         offsets, counts = self._offsets, self._counts
         parts: list[bytes | memoryview] = []

@@ -338,6 +338,7 @@ class Fanout:
     def drop(self, connection: str) -> Sink | None:
         """Remove the connection; it receives nothing more, including this turn."""
         self._late.pop(connection, None)
+        self._served.pop(connection, None)  # the next HTTP presence of a participant has the same connection
         return self.readers.drop(connection)
 
     def _log(
