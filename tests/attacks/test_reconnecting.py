@@ -31,8 +31,8 @@ def gateway(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.
         monkeypatch.setattr(delivery, "SLICE_SECONDS", 0.0)
     elif request.param == "delayed":
         monkeypatch.setattr(fanout, "BUSY", 0.0)
-        monkeypatch.setattr(fanout, "FLUSHES", 10**6)
-        monkeypatch.setattr(fanout, "FEW", 1)
+        monkeypatch.setattr(fanout, "DELAY_FLUSHES", 10**6)
+        monkeypatch.setattr(fanout, "SMALL_AUDIENCE", 1)
     unadmitted = UnadmittedLimits(unadmitted_per_address=1_000)
     with running(tmp_path, SPACE, journal=JournalSettings(), unadmitted=unadmitted) as started:
         yield started

@@ -83,7 +83,7 @@ def close_all(gateway: Running, code: int, reason: str, who: str | None = None) 
             hub.flush()
         for socket in list(gateway.sockets):
             if who is None or socket._participant == who:
-                socket.outlet.close(code, reason)
+                socket.sink.close(code, reason)
 
     gateway.ask(close)
 

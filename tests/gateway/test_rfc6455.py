@@ -519,7 +519,7 @@ def test_a_peer_that_neither_reads_nor_answers_is_cut_off(tmp_path: Path) -> Non
     with running(tmp_path, timeouts=Timeouts(close_seconds=2)) as gateway:  # it is still there when we look
         old, bob = joined(gateway, buffer=4096), joined(gateway, "bob")
         prefix = bob.open_stream()
-        while not gateway.ask(lambda gateway: any(each.outlet.paused for each in gateway.sockets)):
+        while not gateway.ask(lambda gateway: any(socket.sink.paused for socket in gateway.sockets)):
             bob.send(frame(BINARY, prefix + bytes(60_000)))
             bob.echo()
         new = joined(gateway)

@@ -52,7 +52,7 @@ class Lab:
     def outlet(self, gateway: Gateway) -> SocketSink:
         """Alice's, on the gateway's side."""
         sessions = gateway.first_hub.space.sessions
-        named = {each.connection: each.outlet for each in gateway.sockets}
+        named = {socket.connection: socket.sink for socket in gateway.sockets}
         return next(named[name] for name, session in sessions.items() if session.participant == "alice")
 
     def flood(self) -> None:

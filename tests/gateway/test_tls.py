@@ -243,7 +243,7 @@ SIZES = cycle((100, 1_000, 20_000, 300))
 
 
 def paused_and_losing(gateway: Gateway) -> bool:
-    return any(each.outlet.losses for each in gateway.sockets)
+    return any(socket.sink.losses for socket in gateway.sockets)
 
 
 def test_over_wss_what_was_sent_is_what_was_delivered_and_what_was_dropped(

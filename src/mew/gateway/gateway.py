@@ -122,7 +122,7 @@ class Gateway:
             if each.output_log is not None
         }
         core = SpaceCore(space.settings, self.tokens)
-        hub = Hub(core, clock=self._clock, log_outlets=logs, mailbox_bytes=self.config.queues.data_bytes)
+        hub = Hub(core, clock=self._clock, log_sinks=logs, mailbox_bytes=self.config.queues.data_bytes)
         folder, name = space.directory / ".mew" / "logs", space.settings.space_id
         if space.logging.envelope_history:
             hub.fanout.history = EnvelopeHistory(LineLog(folder / "envelope-history.jsonl"), name)

@@ -119,7 +119,7 @@ def refusal_to(space: SpaceCore, participant: str, message: bytes, problem: str,
 
 
 TICK_SECONDS: Final = 0.1
-_PATIENT: Final = frozenset({"system/presence", "system/welcome"})
+_LOW_PRIORITY: Final = frozenset({"system/presence", "system/welcome"})
 """Low-priority kinds: they may be delivered later when many participants connect concurrently."""
 _INBOUND: Final = frozenset({records.ENVELOPE, records.CONSUMED, records.REJECTED})
 
@@ -153,10 +153,10 @@ class FrameRunSource(Protocol):
 
 
 class Hub:
-    """One space and the outlets of all its connections."""
+    """One space and the sinks of all its connections."""
 
     def __init__(
-        self, space: SpaceCore, *, clock: Callable[[], int], log_outlets: dict[str, FileSink], mailbox_bytes: int
+        self, space: SpaceCore, *, clock: Callable[[], int], log_sinks: dict[str, FileSink], mailbox_bytes: int
     ) -> None:
         """Start without a journal; assign `journal` to add one. `clock` returns microseconds since 1970."""
         self.space = space
@@ -171,7 +171,7 @@ class Hub:
         self.lag = 0.0
         """Delay of the last tick, in seconds."""
         self._mailbox_bytes = mailbox_bytes
-        self._log_outlets = log_outlets
+        self._log_sinks = log_sinks
         self._mail_numbers: dict[str, int] = {}
         self._run: FrameRun | None = None
         self._missed: list[ReportLoss] = []
@@ -234,19 +234,19 @@ class Hub:
             self._close(close)
         writable, self._held_writable = self._held_writable, {}
         for connection, notices in writable.items():
-            outlet = self.fanout.readers.outlets.get(connection)
-            if notices and isinstance(outlet, SocketSink):
-                outlet.resume(notices)
+            sink = self.fanout.sink(connection)
+            if notices and isinstance(sink, SocketSink):
+                sink.resume(notices)
             else:
                 self.writable(connection)
         self.fanout.resume()
 
     def _refuse(self, connection: str, participant: str, message: bytes) -> None:
         """Send an error to the sender immediately: it has no record, so it need not wait for one."""
-        outlet = self.fanout.readers.outlets.get(connection)
+        sink = self.fanout.sink(connection)
         refusal = refusal_to(self.space, participant, message, self._problem, self.clock())
-        if outlet is not None and refusal is not None:
-            outlet.put([envelope_item(refusal)])
+        if sink is not None and refusal is not None:
+            sink.put([envelope_item(refusal)])
 
     # Frames
 
@@ -268,7 +268,7 @@ class Hub:
                 if writer is not None:
                     self._run.writer = writer
                     writer.begin_run(frame_header(routed.stream_id), self._run.messages.append, text=text)
-                self.fanout.expect(self._run.audience)
+                self.fanout.request_flush(self._run.audience)
                 return
         self.run(Receive(connection, message, text))
 
@@ -286,15 +286,15 @@ class Hub:
         skipped = len(frame_header(stream_id))
         self.journal.add_frames(FrameBatch(position, time, run.participant, stream_id, number, skipped, messages))
         for item in frame_items(stream_id, number, messages, text=run.text):
-            self.fanout.put(run.audience, item)
+            self.fanout.enqueue(run.audience, item)
 
     # Connections
 
-    def attach(self, connection: str, outlet: Sink) -> None:
-        """Register the outlet of a connection; it receives messages once the core admits it."""
-        if isinstance(outlet, SocketSink):
-            outlet.counts = self.counts
-        self.fanout.readers.outlets[connection] = outlet
+    def attach(self, connection: str, sink: Sink) -> None:
+        """Register the sink of a connection; it receives messages once the core admits it."""
+        if isinstance(sink, SocketSink):
+            sink.counts = self.counts
+        self.fanout.bind(connection, sink)
 
     def leave(self, connection: str, reason: str | None = None) -> None:
         """Remove a closed connection and record the stream frames that it did not receive as lost.
@@ -302,7 +302,7 @@ class Hub:
         During a shutdown, participants do not leave: after the next start, they have time to reconnect.
         """
         self._end_run()  # frames that came earlier are numbered before the connection is removed
-        self.fanout.settle(connection)
+        self.fanout.flush_before_close(connection)
         losses = self._losses(connection, "disconnected")
         self._drop(connection)
         for lose in losses:
@@ -312,8 +312,8 @@ class Hub:
 
     def writable(self, connection: str) -> None:
         """Handle a socket that accepts bytes again: report lost frames to its reader, then send the queue."""
-        outlet = self.fanout.readers.outlets.get(connection)
-        if not isinstance(outlet, SocketSink):
+        sink = self.fanout.sink(connection)
+        if not isinstance(sink, SocketSink):
             return
         if self.refusing:
             self._held_writable.setdefault(connection, [])
@@ -322,12 +322,12 @@ class Hub:
         if notices and not self._commit():
             self._held_writable[connection] = notices
         else:
-            outlet.resume(notices)
+            sink.resume(notices)
 
     def _losses(self, connection: str, reason: str | None = None) -> list[ReportLoss]:
         """Return the losses of a reader since its last notice; observers receive no notice."""
-        outlet, name = self.fanout.readers.outlets.get(connection), self.fanout.readers.name_of(connection)
-        if not isinstance(outlet, SocketSink) or not outlet.losses or name is None:
+        sink, name = self.fanout.sink(connection), self.fanout.participant_of(connection)
+        if not isinstance(sink, SocketSink) or not sink.losses or name is None:
             return []
         return [
             ReportLoss(
@@ -338,7 +338,7 @@ class Hub:
                 dropped=loss.dropped,
                 reason=reason,
             )
-            for stream_id, loss in outlet.losses.items()
+            for stream_id, loss in sink.losses.items()
         ]
 
     def _notices(self, lose: ReportLoss) -> list[EncodedMessage]:
@@ -349,8 +349,8 @@ class Hub:
 
     def mailbox(self, participant: str) -> HttpMailbox | None:
         """Return the mailbox of a participant connected over HTTP, or None."""
-        outlet = self.fanout.readers.outlets.get(f"http:{participant}")
-        return outlet if isinstance(outlet, HttpMailbox) else None
+        sink = self.fanout.sink(f"http:{participant}")
+        return sink if isinstance(sink, HttpMailbox) else None
 
     # Effects
 
@@ -368,14 +368,14 @@ class Hub:
             elif isinstance(effect, Deliver):
                 record = None if history is None else self._record_of(effect, latest)
                 item = envelope_item(effect.message, record)
-                self.fanout.put(effect.audience, item, patient=effect.kind in _PATIENT)
+                self.fanout.enqueue(effect.audience, item, low_priority=effect.kind in _LOW_PRIORITY)
             elif isinstance(effect, CapabilityChecked):
                 if self.decisions is not None:
                     held = self.space.capabilities(effect.participant).text
                     self.decisions.decided(effect, self.space.state.time, held)
             elif isinstance(effect, DeliverFrame):
                 for item in frame_items(effect.stream_id, effect.frame_number, [effect.message], text=effect.text):
-                    self.fanout.put(effect.audience, item)
+                    self.fanout.enqueue(effect.audience, item)
             elif isinstance(effect, Admit):
                 self._admit(effect)
             elif isinstance(effect, Close):
@@ -405,32 +405,27 @@ class Hub:
             self.fanout.history.received(record, self._inbound)
 
     def _admit(self, admit: Admit) -> None:
-        outlets = self.fanout.readers.outlets
         if admit.transport == "http":
             first = self._mail_numbers.get(admit.participant, 0)
-            outlets[admit.connection] = HttpMailbox(self._mailbox_bytes, first)
+            self.fanout.bind(admit.connection, HttpMailbox(self._mailbox_bytes, first))
         elif admit.transport == "virtual":
-            outlets[admit.connection] = self._log_outlets[admit.participant]
-        self.fanout.admit(admit.connection)
-        if admit.observer:
-            self.fanout.readers.observe(admit.connection)
-        else:
-            self.fanout.readers.seat(admit.participant, admit.connection)
+            self.fanout.bind(admit.connection, self._log_sinks[admit.participant])
+        self.fanout.admit(admit.connection, None if admit.observer else admit.participant)
 
     def _close(self, close: Close) -> None:
-        if not self.fanout.settle(close.connection):
+        if not self.fanout.flush_before_close(close.connection):
             self._held_closes.append(close)
             return
-        outlet = self.fanout.readers.outlets.get(close.connection)
-        if outlet is not None:
-            outlet.close(close.code, close.reason)
+        sink = self.fanout.sink(close.connection)
+        if sink is not None:
+            sink.close(close.code, close.reason)
             self._missed += self._losses(close.connection, "disconnected")
         self._drop(close.connection)
 
     def _drop(self, connection: str) -> None:
-        outlet = self.fanout.drop(connection)
-        if isinstance(outlet, HttpMailbox):
-            self._mail_numbers[connection.removeprefix("http:")] = outlet.next_number
+        sink = self.fanout.unbind(connection)
+        if isinstance(sink, HttpMailbox):
+            self._mail_numbers[connection.removeprefix("http:")] = sink.next_number
 
     def flush(self) -> None:
         """Send everything that is queued so far, immediately."""
@@ -456,13 +451,12 @@ class Hub:
         self._ticking = loop.call_later(TICK_SECONDS, self._tick)
 
     def stop(self) -> None:
-        """Stop the tick timer, send what is queued, and close every outlet with code 1001 (going away)."""
+        """Stop the tick timer, send what is queued, and close every sink with code 1001 (going away)."""
         self._stopping = True
         if self._ticking is not None:
             self._ticking.cancel()
         self.flush()
-        for outlet in list(self.fanout.readers.outlets.values()):
-            outlet.close(1001, "the gateway is stopping")
+        self.fanout.close(1001, "the gateway is stopping")
         for log in (self.fanout.history, self.decisions):
             if log is not None:
                 log.close()

@@ -171,7 +171,7 @@ class _Reading(Collector):
 
     def _queues(self) -> Metric:
         family = GaugeMetricFamily("mew_queue_bytes", "Bytes that wait for slow readers.", labels=["plane"])
-        queued = [each.outlet.queued_bytes for each in self._gateway.sockets]
+        queued = [socket.sink.queued_bytes for socket in self._gateway.sockets]
         for index, plane in enumerate(("data", "control")):
             family.add_metric([plane], sum(each[index] for each in queued))
         return family

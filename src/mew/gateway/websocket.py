@@ -68,7 +68,7 @@ class WebSocketConnection(WSListener):
         "_transport",
         "connection",
         "heard",
-        "outlet",
+        "sink",
         "token",
     )
 
@@ -101,7 +101,7 @@ class WebSocketConnection(WSListener):
         self._owed_pong: bytes | None = None
         self._deadline: asyncio.TimerHandle | None = None
         self._closing = False
-        self.outlet = SocketSink(
+        self.sink = SocketSink(
             self,
             data_bytes=gateway.config.queues.data_bytes,
             control_bytes=gateway.config.queues.control_bytes,
@@ -124,8 +124,8 @@ class WebSocketConnection(WSListener):
         """Clean up after a disconnect by either side; the space processes mass disconnects a few at a time."""
         self._clear_deadline()
         self._add_frame = None
-        self.outlet.abandon()
-        self.outlet.disconnect()
+        self.sink.abandon()
+        self.sink.disconnect()
         if self._held is None:
             self._gateway.exit.put(self._leave)
 
@@ -176,20 +176,20 @@ class WebSocketConnection(WSListener):
             self._answer_close(frame.get_payload_as_bytes())
 
     def pause_writing(self) -> None:
-        """Pause the outlet: the kernel accepts no more bytes."""
-        self.outlet.pause()
+        """Pause the sink: the kernel accepts no more bytes."""
+        self.sink.pause()
 
     def resume_writing(self) -> None:
-        """Resume the outlet: the kernel accepts bytes again."""
-        if self._hub is None or self.outlet.closed:
-            self.outlet.resume([])
+        """Resume the sink: the kernel accepts bytes again."""
+        if self._hub is None or self.sink.closed:
+            self.sink.resume([])
         else:
             self._hub.writable(self.connection)
         self._pay_pong()
 
     def _pay_pong(self) -> None:
         """Answer only the latest ping, once the peer reads, so that pongs do not pile up (RFC 6455 §5.5.3)."""
-        if self._owed_pong is not None and not self.outlet.paused:
+        if self._owed_pong is not None and not self.sink.paused:
             self.write(pong(self._owed_pong))
             self._owed_pong = None
 
@@ -340,7 +340,7 @@ class WebSocketConnection(WSListener):
         self._participant = join.participant
         self.token = None if request.token is None else fingerprint(request.token)
         self._run_bytes = min(RUN_FRAME_BYTES, space.settings.limits.message_bytes)
-        self._hub.attach(self.connection, self.outlet)
+        self._hub.attach(self.connection, self.sink)
         self._hub.run(msgspec.structs.replace(join, peer=self._opened.peer, source=self._opened.source))
 
     def _refuse_join(self, refusal: ProtocolError, request: JoinRequest) -> None:
@@ -369,9 +369,9 @@ class WebSocketConnection(WSListener):
         stamp = Stamp(GATEWAY, hub.space.new_id(), hub.clock())
         for effect in reject_connection(self.connection, refusal, stamp, request.cause):
             if isinstance(effect, Deliver):
-                self.outlet.put([envelope_item(effect.message)])
+                self.sink.put([envelope_item(effect.message)])
             elif isinstance(effect, Close):
-                self.outlet.close(effect.code, effect.reason)
+                self.sink.close(effect.code, effect.reason)
 
     def _never_joined(self) -> None:
         if self.is_lined_up:  # the join came in time and is still queued
@@ -394,8 +394,8 @@ class WebSocketConnection(WSListener):
         """Called after all frames of one read are handled; under load, pauses reading until the next flush."""
         self.heard = True
         hub = self._hub
-        if hub is not None and hub.fanout.holding and self._held is None:
-            hub.fanout.hold(self)
+        if hub is not None and hub.fanout.reads_deferred and self._held is None:
+            hub.fanout.defer_reads(self)
 
     def pause_reading(self) -> None:
         """Stop reading: received bytes stay in the kernel's buffer."""
@@ -415,7 +415,7 @@ class WebSocketConnection(WSListener):
             return
         self._silent_for += 1
         if self._silent_for == patience:
-            if not self.outlet.paused:
+            if not self.sink.paused:
                 self.write(PING)
         elif self._silent_for >= end:
             self.close(GOING_AWAY, "silent for too long")
@@ -453,7 +453,7 @@ class WebSocketConnection(WSListener):
         Messages that came earlier in the same packet are answered first.
         """
         if self._hub is not None:
-            self._hub.fanout.serve(self.connection)
+            self._hub.fanout.flush_to(self.connection)
         self._closing, self._add_frame = True, None
         code = int.from_bytes(payload[:CODE_BYTES], "big") if payload else NORMAL
         valid = code in CLOSE_CODES
@@ -466,7 +466,7 @@ class WebSocketConnection(WSListener):
         self._give_up_soon()
 
     def _give_up_soon(self) -> None:
-        self.outlet.abandon()
+        self.sink.abandon()
         self._set_deadline(self._gateway.config.timeouts.close_seconds, self.cut_off)
 
     def _send_close(self, code: Any, reason: bytes) -> None:

@@ -20,7 +20,7 @@ class Listener:
     def __init__(self, *, through: bool = True) -> None:
         self.heard: list[bytes] = []
         self.writes = 0
-        self.direct: Callable[[bytes], None] | None = self._write if through else None
+        self.write_now: Callable[[bytes], None] | None = self._write if through else None
 
     def _write(self, data: bytes) -> None:
         self.writes += 1
@@ -58,18 +58,16 @@ class Stage:
     def join(self, name: str, *, through: bool = True) -> None:
         connection = f"ws-{name}"
         self.listeners[name] = Listener(through=through)
-        self.fanout.readers.outlets[connection] = self.listeners[name]
-        self.fanout.admit(connection)
-        self.fanout.readers.seat(name, connection)
+        self.fanout.bind(connection, self.listeners[name])
+        self.fanout.admit(connection, name)
 
     def observe(self, name: str) -> None:
         self.listeners[name] = Listener()
-        self.fanout.readers.outlets[name] = self.listeners[name]
-        self.fanout.admit(name)
-        self.fanout.readers.observe(name)
+        self.fanout.bind(name, self.listeners[name])
+        self.fanout.admit(name, None)
 
     def put(self, text: str, audience: Audience = EVERYONE) -> None:
-        self.fanout.put(audience, envelope_item(text.encode()))
+        self.fanout.enqueue(audience, envelope_item(text.encode()))
 
     def heard(self) -> dict[str, list[str]]:
         return {name: [each.decode() for each in listener.heard] for name, listener in self.listeners.items()}
@@ -172,7 +170,7 @@ def test_who_gets_nothing_is_not_written_to(loop: asyncio.AbstractEventLoop) -> 
 def test_a_connection_that_is_not_admitted_gets_what_is_for_it_alone(loop: asyncio.AbstractEventLoop) -> None:
     stage = Stage("alice")
     stage.listeners["stranger"] = Listener()
-    stage.fanout.readers.outlets["ws-9"] = stage.listeners["stranger"]
+    stage.fanout.bind("ws-9", stage.listeners["stranger"])
     stage.put("for all")
     stage.put("go away", OneConnection("ws-9"))
     turn(loop)
@@ -183,8 +181,8 @@ def test_who_is_dropped_gets_its_share_first_and_nothing_more(loop: asyncio.Abst
     stage = Stage("alice", "bob")
     stage.put("one")
     stage.put("kicked", AllExcept("alice"))
-    stage.fanout.settle("ws-bob")
-    stage.fanout.drop("ws-bob")
+    stage.fanout.flush_before_close("ws-bob")
+    stage.fanout.unbind("ws-bob")
     stage.put("two")
     assert stage.heard()["bob"] == ["one", "kicked"]
     turn(loop)
@@ -205,9 +203,8 @@ def gone(stage: Stage, name: str) -> SocketSink:
     """A reader whose socket has just ended; the space does not know yet."""
     outlet = SocketSink(Unplugged(), data_bytes=10**6, control_bytes=10**6, on_loss=lambda: None)
     outlet.abandon()
-    stage.fanout.readers.outlets[f"ws-{name}"] = outlet
-    stage.fanout.admit(f"ws-{name}")
-    stage.fanout.readers.seat(name, f"ws-{name}")
+    stage.fanout.bind(f"ws-{name}", outlet)
+    stage.fanout.admit(f"ws-{name}", name)
     return outlet
 
 
@@ -217,15 +214,24 @@ def test_who_is_gone_has_lost_the_frames_and_nothing_else(
 ) -> None:
     monkeypatch.setattr(delivery, "SLICE", 1)
     stage = Stage("alice", "bob")
-    stage.fanout.put(EVERYONE, EncodedMessage(b"", (b"#s#0",), stream_id="s", first=1))
+    stage.fanout.enqueue(EVERYONE, EncodedMessage(b"", (b"#s#0",), stream_id="s", first=1))
     outlet = gone(stage, "carol")
     stage.put("said", AllExcept("alice"))
-    stage.fanout.put(EVERYONE, EncodedMessage(b"", (b"#s#a", b"#s#b"), stream_id="s", first=2))
-    stage.fanout.put(Recipients(("bob",)), EncodedMessage(b"", (b"#t#a",), stream_id="t", first=1))
+    stage.fanout.enqueue(EVERYONE, EncodedMessage(b"", (b"#s#a", b"#s#b"), stream_id="s", first=2))
+    stage.fanout.enqueue(Recipients(("bob",)), EncodedMessage(b"", (b"#t#a",), stream_id="t", first=1))
+    may_close: list[bool] = []
+
+    def close() -> None:
+        assert stage.listeners["alice"].writes == 0
+        may_close.append(stage.fanout.flush_before_close("ws-carol"))
+
     if sent:
-        monkeypatch.setattr(stage.fanout, "_go_on", lambda: None)
+        loop.call_soon(close)  # after the first slice, which serves bob
         turn(loop)
-    assert stage.fanout.settle("ws-carol")
+        assert stage.heard()["bob"]
+    else:
+        close()
+    assert may_close == [True]
     assert outlet.losses == {"s": DroppedFrames(first=2, last=3, dropped=2)}
 
 
@@ -233,7 +239,7 @@ def test_who_is_gone_misses_frames_when_its_turn_comes(loop: asyncio.AbstractEve
     stage = Stage("alice")
     outlet = gone(stage, "carol")
     stage.put("said", AllExcept("alice"))
-    stage.fanout.put(EVERYONE, EncodedMessage(b"", (b"#s#a",), stream_id="s", first=1))
+    stage.fanout.enqueue(EVERYONE, EncodedMessage(b"", (b"#s#a",), stream_id="s", first=1))
     turn(loop)
     assert outlet.losses == {"s": DroppedFrames(first=1, last=1, dropped=1)}
     assert stage.counts.deliveries == 1
@@ -250,7 +256,7 @@ def test_nothing_has_to_be_recorded_before_one_that_is_gone_is_dropped(loop: asy
     stage.fanout = Fanout(stage.counts, refuse)
     gone(stage, "carol")
     stage.put("said")
-    assert stage.fanout.settle("ws-carol")
+    assert stage.fanout.flush_before_close("ws-carol")
     assert asked == []
     turn(loop)
     assert asked == [None]
@@ -275,8 +281,8 @@ def test_whatever_the_audiences_are_everybody_gets_what_is_meant_for_them_in_ord
                 continue
             if chance.random() < 0.05:
                 leaving = present.pop(chance.randrange(len(present)))
-                stage.fanout.settle(f"ws-{leaving}")
-                stage.fanout.drop(f"ws-{leaving}")
+                stage.fanout.flush_before_close(f"ws-{leaving}")
+                stage.fanout.unbind(f"ws-{leaving}")
                 continue
             text, who = str(number), chance.sample(present, chance.randint(1, len(present)))
             choices: list[tuple[Audience, list[str]]] = [
@@ -385,8 +391,8 @@ def test_who_leaves_between_two_slices_has_its_share(
 
     def leave() -> None:
         stage.put("two")
-        stage.fanout.settle("ws-carol")
-        stage.fanout.drop("ws-carol")
+        stage.fanout.flush_before_close("ws-carol")
+        stage.fanout.unbind("ws-carol")
 
     loop.call_soon(leave)
     turn(loop, 0.01)
@@ -420,7 +426,7 @@ class Busy(Stage):
         self.fanout = Fanout(self.counts, lambda: True, lambda: self.now)
         self.join("alice")
         listener = self.listeners["alice"]
-        listener.direct = self._slow_write
+        listener.write_now = self._slow_write
         for _ in range(50):
             self.put("load")
             self.fanout.flush()
@@ -434,9 +440,9 @@ class Busy(Stage):
 
 def hold_off_for_long(monkeypatch: pytest.MonkeyPatch) -> None:
     """The fan-out's timers are real ones: what is to be seen before they end needs time to be looked at."""
-    monkeypatch.setattr(fanout, "HOLD_SECONDS", 0.5)
-    monkeypatch.setattr(fanout, "PATIENT_SECONDS", 0.5)
-    monkeypatch.setattr(fanout, "FLUSHES", 500)
+    monkeypatch.setattr(fanout, "MAX_DELAY_SECONDS", 0.5)
+    monkeypatch.setattr(fanout, "MAX_LOW_PRIORITY_DELAY_SECONDS", 0.5)
+    monkeypatch.setattr(fanout, "DELAY_FLUSHES", 500)
 
 
 def test_under_load_writers_wait_for_the_next_flush_and_are_read_once_more_before_it(
@@ -446,9 +452,9 @@ def test_under_load_writers_wait_for_the_next_flush_and_are_read_once_more_befor
     stage, sender = Busy(loop), Sender()
     stage.put("early")
     turn(loop)
-    assert stage.fanout.holding
+    assert stage.fanout.reads_deferred
     assert stage.listeners["alice"].heard == []
-    stage.fanout.hold(sender)
+    stage.fanout.defer_reads(sender)
     assert sender.calls == ["pause"]
     sender.on_resume = lambda: loop.call_soon(stage.put, "gathered meanwhile")
     turn_until(loop, lambda: sender.calls != ["pause"])
@@ -456,7 +462,7 @@ def test_under_load_writers_wait_for_the_next_flush_and_are_read_once_more_befor
     assert stage.listeners["alice"].heard == [b"early", b"gathered meanwhile"]
     assert stage.listeners["alice"].writes == 51
     turn(loop)
-    assert not stage.fanout.holding
+    assert not stage.fanout.reads_deferred
 
 
 def test_without_load_nobody_waits(loop: asyncio.AbstractEventLoop) -> None:
@@ -472,8 +478,8 @@ def test_without_load_nobody_waits(loop: asyncio.AbstractEventLoop) -> None:
 
 def test_what_nobody_waits_for_holds_nobody_up(loop: asyncio.AbstractEventLoop) -> None:
     stage = Busy(loop)
-    stage.fanout.put(EVERYONE, envelope_item(b"bob came"), patient=True)
-    assert not stage.fanout.holding
+    stage.fanout.enqueue(EVERYONE, envelope_item(b"bob came"), low_priority=True)
+    assert not stage.fanout.reads_deferred
     turn_until(loop, lambda: stage.listeners["alice"].heard)
     assert stage.listeners["alice"].heard == [b"bob came"]
 
@@ -484,7 +490,7 @@ def test_what_one_waits_for_does_not_wait_for_a_storm(
     hold_off_for_long(monkeypatch)
     stage = Busy(loop)
     stage.join("bob")
-    stage.fanout.put(EVERYONE, envelope_item(b"carol came"), patient=True)
+    stage.fanout.enqueue(EVERYONE, envelope_item(b"carol came"), low_priority=True)
     stage.put("urgent", Recipients(("bob",)))
     turn(loop)
     assert stage.heard() == {"alice": [], "bob": ["carol came", "urgent"]}
@@ -499,8 +505,8 @@ def test_who_comes_in_a_storm_is_welcomed_ahead_of_it(
     stage = Busy(loop)
     for name in ("bob", "carol"):
         stage.join(name)
-        stage.fanout.put(Recipients((name,)), envelope_item(b"welcome"), patient=True)
-        stage.fanout.put(AllExcept(name), envelope_item(f"{name} came".encode()), patient=True)
+        stage.fanout.enqueue(Recipients((name,)), envelope_item(b"welcome"), low_priority=True)
+        stage.fanout.enqueue(AllExcept(name), envelope_item(f"{name} came".encode()), low_priority=True)
     turn(loop)
     assert stage.heard() == {"alice": [], "bob": ["welcome", "carol came"], "carol": ["welcome"]}
     turn_until(loop, lambda: stage.listeners["alice"].heard)
@@ -519,26 +525,28 @@ def test_what_nobody_waits_for_does_not_follow_the_flush_before_it_immediately(
     monkeypatch.setattr(delivery, "SLICE", 1)
     stage = Busy(loop)
     stage.join("bob")
-    alice = stage.listeners["alice"].heard
-    stage.fanout.put(EVERYONE, envelope_item(b"first"), patient=True)
-    monkeypatch.setattr(stage.fanout, "_go_on", lambda: None)
-    turn_until(loop, lambda: stage.fanout._sending is not None)
-    stage.fanout.put(EVERYONE, envelope_item(b"behind it"), patient=True)
-    monkeypatch.undo()
-    hold_off_for_long(monkeypatch)
-    stage.fanout._go_on()
+    alice, bob = stage.listeners["alice"].heard, stage.listeners["bob"]
+
+    def write(data: bytes) -> None:
+        """Add a message between the two slices of the first batch: bob is in the first one, alice in the second."""
+        bob._write(data)
+        if bob.writes == 1:
+            loop.call_soon(lambda: stage.fanout.enqueue(EVERYONE, envelope_item(b"behind it"), low_priority=True))
+
+    bob.write_now = write
+    stage.fanout.enqueue(EVERYONE, envelope_item(b"first"), low_priority=True)
     turn_until(loop, lambda: alice)
     assert alice == [b"first"]
-    assert not stage.fanout.holding
+    assert not stage.fanout.reads_deferred
     turn_until(loop, lambda: len(alice) > 1)
     assert stage.heard() == {"alice": ["first", "behind it"], "bob": ["first", "behind it"]}
 
 
 def test_what_nobody_waits_for_goes_out_with_what_somebody_waits_for(loop: asyncio.AbstractEventLoop) -> None:
     stage = Busy(loop)
-    stage.fanout.put(EVERYONE, envelope_item(b"bob came"), patient=True)
+    stage.fanout.enqueue(EVERYONE, envelope_item(b"bob came"), low_priority=True)
     stage.put("urgent")
-    assert stage.fanout.holding
+    assert stage.fanout.reads_deferred
     turn_until(loop, lambda: stage.listeners["alice"].heard)
     assert stage.listeners["alice"].heard == [b"bob came", b"urgent"]
     assert stage.listeners["alice"].writes == 51

@@ -2,7 +2,7 @@
 
 import pytest
 
-from mew.gateway.fanout.fanout import HOLD_SECONDS, PATIENT_SECONDS, WINDOW_SECONDS, FlushPacer
+from mew.gateway.fanout.fanout import MAX_DELAY_SECONDS, MAX_LOW_PRIORITY_DELAY_SECONDS, WINDOW_SECONDS, FlushPacer
 
 
 def busy(flush_seconds: float, *, a_second: float = 10_000) -> tuple[FlushPacer, float]:
@@ -16,7 +16,7 @@ def busy(flush_seconds: float, *, a_second: float = 10_000) -> tuple[FlushPacer,
 
 
 def test_nothing_is_held_off_at_first() -> None:
-    assert FlushPacer().hold_off(100.0) <= 0
+    assert FlushPacer().delay(100.0) <= 0
 
 
 @pytest.mark.parametrize(("a_second", "is_held"), [(400, False), (600, True)])
@@ -24,33 +24,33 @@ def test_a_flush_is_held_off_where_flushing_each_message_would_take_over_half_of
     a_second: int, is_held: bool
 ) -> None:
     pace, now = busy(0.001, a_second=float(a_second))
-    assert (pace.hold_off(now) > 0) is is_held
+    assert (pace.delay(now) > 0) is is_held
 
 
 def test_it_is_held_off_for_eight_times_what_the_last_one_took() -> None:
     pace, now = busy(0.0002)
-    assert pace.hold_off(now) == pytest.approx(0.0016)
-    assert pace.hold_off(now + 0.0005) == pytest.approx(0.0011)
+    assert pace.delay(now) == pytest.approx(0.0016)
+    assert pace.delay(now + 0.0005) == pytest.approx(0.0011)
 
 
 def test_it_is_never_held_off_for_longer_than_two_milliseconds() -> None:
     pace, now = busy(0.01)
-    assert pace.hold_off(now) == pytest.approx(HOLD_SECONDS)
+    assert pace.delay(now) == pytest.approx(MAX_DELAY_SECONDS)
 
 
 def test_what_nobody_waits_for_is_held_off_longer() -> None:
     pace, now = busy(0.01)
-    assert pace.hold_off(now, patient=True) == pytest.approx(0.08)
+    assert pace.delay(now, low_priority=True) == pytest.approx(0.08)
     pace, now = busy(1.0)
-    assert pace.hold_off(now, patient=True) == pytest.approx(PATIENT_SECONDS)
+    assert pace.delay(now, low_priority=True) == pytest.approx(MAX_LOW_PRIORITY_DELAY_SECONDS)
 
 
 def test_the_time_since_the_last_flush_counts() -> None:
     pace, now = busy(0.01)
-    assert pace.hold_off(now + 1) <= 0
+    assert pace.delay(now + 1) <= 0
 
 
 def test_the_load_is_over_as_soon_as_a_window_says_so() -> None:
     pace, now = busy(0.01)
     pace.flushed(now + 1, 0.01, 1)
-    assert pace.hold_off(now + 1) <= 0
+    assert pace.delay(now + 1) <= 0

@@ -56,8 +56,8 @@ class Stage:
         self.episodes += 1
 
     def put(self, *items: EncodedMessage) -> None:
-        if self.outlet.direct is not None:
-            self.outlet.direct(joined(items))
+        if self.outlet.write_now is not None:
+            self.outlet.write_now(joined(items))
         else:
             assert self.outlet.put(list(items)) == 0
 

@@ -8,10 +8,13 @@ other work continues in between.
 import asyncio
 from bisect import bisect_right
 from collections.abc import Callable
+from enum import IntEnum
 from time import perf_counter
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol, TypeAlias
 
-from mew.gateway.fanout.delivery import BatchDelivery, ReaderRegistry, share_of, transport_of
+import msgspec
+
+from mew.gateway.fanout.delivery import Batch, BatchDelivery, ReaderRegistry, messages_for, transport_of
 from mew.gateway.fanout.encoding import EncodedMessage
 from mew.gateway.fanout.sinks import Counters, Sink, SocketSink
 from mew.protocol import AllExcept, Audience, Everyone, OneConnection, Recipients
@@ -23,10 +26,10 @@ if TYPE_CHECKING:
 WINDOW_SECONDS: Final = 0.02
 BUSY: Final = 0.5
 """Flushes are delayed if flushing each message separately would take more than this fraction of the time."""
-HOLD_SECONDS: Final = 0.002
-PATIENT_SECONDS: Final = 0.1
+MAX_DELAY_SECONDS: Final = 0.002
+MAX_LOW_PRIORITY_DELAY_SECONDS: Final = 0.1
 """Longest delay for low-priority messages that no client waits for, such as many joins and leaves."""
-FLUSHES: Final = 8
+DELAY_FLUSHES: Final = 8
 """A flush is delayed by the duration of this many flushes."""
 
 
@@ -54,15 +57,15 @@ class FlushPacer:
             self._busy = self._messages / window * self._seconds / self._flushes > BUSY
             self._since, self._messages, self._flushes, self._seconds = now, 0, 0, 0.0
 
-    def hold_off(self, now: float, *, patient: bool = False) -> float:
+    def delay(self, now: float, *, low_priority: bool = False) -> float:
         """Return the seconds to wait before the next flush; zero or negative means flush immediately."""
         if not self._busy:
             return 0.0
-        most = PATIENT_SECONDS if patient else HOLD_SECONDS
-        return self._last_end + min(most, FLUSHES * self._last_seconds) - now
+        longest = MAX_LOW_PRIORITY_DELAY_SECONDS if low_priority else MAX_DELAY_SECONDS
+        return self._last_end + min(longest, DELAY_FLUSHES * self._last_seconds) - now
 
 
-FEW: Final = 50
+SMALL_AUDIENCE: Final = 50
 """Audiences up to this size are served before a large audience, not after it."""
 
 
@@ -78,280 +81,334 @@ class PausableSocket(Protocol):
         ...
 
 
+class Urgency(IntEnum):
+    """How soon a flush is needed."""
+
+    NONE = 0
+    LOW = 1
+    """No client waits for the messages."""
+    NORMAL = 2
+
+
+class Idle(msgspec.Struct, frozen=True):
+    """No flush is needed."""
+
+
+class Scheduled(msgspec.Struct):
+    """A flush follows in one of the next event-loop iterations."""
+
+    handle: asyncio.Handle
+
+
+class Deferred(msgspec.Struct):
+    """The load is high, so the flush is delayed, and sockets that send are not read until it follows."""
+
+    handle: asyncio.Handle
+    paused: list[PausableSocket] = []
+
+
+class Postponed(msgspec.Struct):
+    """The load is high and all messages of the batch have low priority: the flush is delayed for longer."""
+
+    handle: asyncio.Handle
+
+
+class Sending(msgspec.Struct):
+    """A batch is being delivered in slices. New messages go into the next batch."""
+
+    delivery: BatchDelivery
+    seconds: float = 0.0
+    """Time spent on the slices so far."""
+    next_flush: Urgency = Urgency.NONE
+    """How soon the next batch must follow."""
+
+
+class Blocked(msgspec.Struct, frozen=True):
+    """The batch may not be sent before it is recorded. If that fails, `Fanout.resume` schedules the next attempt."""
+
+
+FlushState: TypeAlias = Idle | Scheduled | Deferred | Postponed | Sending | Blocked
+_IDLE: Final = Idle()
+_BLOCKED: Final = Blocked()
+
+
 class Fanout:
-    """The outlets of a space and the messages in flight to them."""
+    """The connections of a space, the batch that collects messages for them, and the state of its flush."""
+
+    __slots__ = ("_ahead", "_batch", "_before_flush", "_clock", "_counts", "_pacer", "_readers", "_state", "history")
 
     def __init__(
         self, counts: Counters, before_flush: Callable[[], bool], clock: Callable[[], float] = perf_counter
     ) -> None:
-        """`before_flush` adds all remaining messages of the turn and returns whether the turn may be sent.
+        """`before_flush` adds all remaining messages of the batch and returns whether the batch may be sent.
 
         `clock` returns seconds.
         """
-        self.readers = ReaderRegistry()
         self.history: EnvelopeHistory | None = None
-        self.holding = False
-        """Whether writers should pause until the next flush, because there is already enough to send."""
+        self._readers = ReaderRegistry()
         self._counts = counts
         self._before_flush = before_flush
         self._clock = clock
-        self._pace = FlushPacer()
-        self._turn: list[tuple[Audience, EncodedMessage]] = []
-        self._mixed = False
-        self._frames: list[int] = []
-        """Indexes of the frame items in the turn."""
-        self._late: dict[str, int] = {}
-        """Connections that joined within this turn, with the number of items that preceded them."""
-        self._served: dict[str, int] = {}
-        """Connections served before this turn's flush, with the number of items they already received."""
+        self._pacer = FlushPacer()
+        self._batch = Batch()
+        self._state: FlushState = _IDLE
         self._ahead: dict[str, None] = {}
-        """Connections to serve before the next flush."""
-        self._wanted = False
-        self._urgent = False
-        """Whether a client waits for the messages to be sent."""
-        self._stuck = False
-        """Whether the turn is blocked until `resume` is called."""
-        self._due: asyncio.Handle | None = None
-        self._is_patient = False
-        self._held: list[PausableSocket] = []
-        self._sending: BatchDelivery | None = None
-        """A turn that has not reached all its readers yet."""
-        self._seconds = 0.0
-        """Time spent on this turn so far."""
+        """Connections to serve in the next event-loop iteration, before the flush."""
+
+    # Connections
+
+    def bind(self, connection: str, sink: Sink) -> None:
+        """Deliver to this sink what is for this connection alone, and after `admit` also what is for everyone."""
+        self._readers.bind(connection, sink)
+
+    def admit(self, connection: str, participant: str | None) -> None:
+        """Deliver to the connection as a reader from now on; `participant` is None for an observer."""
+        batch = self._batch
+        if batch.items:  # the earlier messages of the batch are not for it
+            batch.joined_at[connection] = len(batch.items)
+            batch.mixed = True
+        self._readers.admit(connection, participant)
+
+    def unbind(self, connection: str) -> Sink | None:
+        """Remove the connection and return its sink, if any; it receives nothing more, including this batch."""
+        self._batch.joined_at.pop(connection, None)
+        self._batch.served_to.pop(connection, None)  # the next HTTP presence of a participant has the same connection
+        return self._readers.unbind(connection)
+
+    def sink(self, connection: str) -> Sink | None:
+        """Return the sink of a connection, or None."""
+        return self._readers.sinks.get(connection)
+
+    def participant_of(self, connection: str) -> str | None:
+        """Return the participant of a connection; None for an observer or an unknown connection."""
+        return self._readers.participant_of(connection)
+
+    def close(self, code: int, reason: str) -> None:
+        """Close the sinks of all connections."""
+        for sink in list(self._readers.sinks.values()):
+            sink.close(code, reason)
 
     # What to send
 
-    def put(self, audience: Audience, item: EncodedMessage, *, patient: bool = False) -> None:
-        """Add an item to the turn. Use `patient` for low-priority items that no client waits for."""
+    def enqueue(self, audience: Audience, item: EncodedMessage, *, low_priority: bool = False) -> None:
+        """Add an item to the batch. Use `low_priority` for items that no client waits for."""
+        batch = self._batch
         if item.stream_id is not None:
-            self._frames.append(len(self._turn))
-        self._turn.append((audience, item))
+            batch.frame_indexes.append(len(batch.items))
+        batch.items.append((audience, item))
         if audience.__class__ is not Everyone:
-            self._mixed = True
-        self.expect(audience, patient=patient)
+            batch.mixed = True
+        self.request_flush(audience, low_priority=low_priority)
 
-    def expect(self, audience: Audience, *, patient: bool = False) -> None:
+    def request_flush(self, audience: Audience, *, low_priority: bool = False) -> None:
         """Schedule a flush soon: there is, or will be, something to send to this audience."""
-        self._wanted = True
-        if self._stuck:
+        state = self._state
+        kind = state.__class__
+        if kind is Scheduled or kind is Deferred or kind is Blocked:
             return
-        crowded = self._sending is not None or self._is_patient
-        few = self._few(audience) if crowded or patient else None
-        if few and crowded:
-            self._expect_ahead(few)
+        if kind is Idle:
+            self._schedule(low_priority=low_priority)
+            if isinstance(self._state, Postponed) and (connections := self._small_audience(audience)):
+                self._serve_soon(connections)
             return
-        self._urgent = self._urgent or not patient
-        if self._due is None:
-            if self._sending is None:
-                self._schedule(patient=patient)
-                if few and self._is_patient:
-                    self._expect_ahead(few)
-        elif self._is_patient and not patient:
-            self._due.cancel()
-            self._schedule(patient=False)
+        connections = self._small_audience(audience)
+        if connections:
+            self._serve_soon(connections)
+        if isinstance(state, Sending):
+            urgency = Urgency.LOW if connections or low_priority else Urgency.NORMAL
+            state.next_flush = max(state.next_flush, urgency)
+        elif isinstance(state, Postponed) and not connections and not low_priority:
+            state.handle.cancel()
+            self._schedule(low_priority=False)
 
-    def _few(self, audience: Audience) -> list[str] | None:
-        """Return the connections of this audience, if there are few enough to serve them first; else None."""
-        if isinstance(audience, OneConnection | Recipients):
-            few = self._connections(audience)
-            if len(few) <= FEW:
-                return few
-        return None
+    def _small_audience(self, audience: Audience) -> list[str]:
+        """Return the connections of this audience, if there are few enough to serve them first."""
+        connections: list[str] = []
+        if isinstance(audience, OneConnection):
+            connections = [audience.connection]
+        elif isinstance(audience, Recipients):
+            found = map(self._readers.connection_of, audience.participants)
+            connections = [connection for connection in found if connection is not None]
+        return connections if len(connections) <= SMALL_AUDIENCE else []
 
-    def _expect_ahead(self, few: list[str]) -> None:
+    def _serve_soon(self, connections: list[str]) -> None:
         if not self._ahead:
             asyncio.get_running_loop().call_soon(self._serve_ahead)
-        self._ahead |= dict.fromkeys(few)
-
-    def _connections(self, audience: OneConnection | Recipients) -> list[str]:
-        if isinstance(audience, OneConnection):
-            return [audience.connection]
-        found = map(self.readers.connection_of, audience.participants)
-        return [connection for connection in found if connection is not None]
-
-    def admit(self, connection: str) -> None:
-        """Start to deliver to the connection; earlier items of the turn are not for it."""
-        if self._turn:
-            self._late[connection] = len(self._turn)
-            self._mixed = True
+        self._ahead |= dict.fromkeys(connections)
 
     # When to send it
 
-    def _schedule(self, *, patient: bool) -> None:
+    def _schedule(self, *, low_priority: bool) -> None:
         loop = asyncio.get_running_loop()
-        wait = self._pace.hold_off(self._clock(), patient=patient)
-        self._is_patient = patient and wait > 0
-        if wait <= 0:
-            self._due = loop.call_soon(self._flush_now)
+        delay = self._pacer.delay(self._clock(), low_priority=low_priority)
+        if delay <= 0:
+            self._state = Scheduled(loop.call_soon(self._flush_now))
+        elif low_priority:
+            self._state = Postponed(loop.call_later(delay, self._end_delay))
         else:
-            self.holding = not patient
-            self._due = loop.call_later(wait, self._release)
+            self._state = Deferred(loop.call_later(delay, self._end_delay))
 
-    def hold(self, writer: PausableSocket) -> None:
-        """Pause reading from a writer until the next flush; the kernel buffers what it sends."""
-        writer.pause_reading()
-        self._held.append(writer)
+    @property
+    def reads_deferred(self) -> bool:
+        """Whether sockets that send should pause until the next flush, because there is already enough to send."""
+        return self._state.__class__ is Deferred
 
-    def _release(self) -> None:
-        """End the delay: resume the writers, read once what has arrived, then flush."""
-        self.holding = False
-        held, self._held = self._held, []
-        for writer in held:
-            writer.resume_reading()
-        loop = asyncio.get_running_loop()
-        self._is_patient = False
-        self._due = loop.call_soon(lambda: self._again(loop))
+    def defer_reads(self, socket: PausableSocket) -> None:
+        """Pause a socket until the next flush, if `reads_deferred`; the kernel buffers what the peer sends."""
+        if isinstance(self._state, Deferred):
+            socket.pause_reading()
+            self._state.paused.append(socket)
 
-    def _again(self, loop: asyncio.AbstractEventLoop) -> None:
-        self._due = loop.call_soon(self._flush_now)
+    def _end_delay(self) -> None:
+        """Resume the paused sockets, read once what has arrived, then flush."""
+        loop, state = asyncio.get_running_loop(), self._state
+        self._state = Scheduled(loop.call_soon(self._flush_soon))
+        self._resume_reads(state)
+
+    def _resume_reads(self, state: FlushState) -> None:
+        if isinstance(state, Deferred):
+            for socket in state.paused:
+                socket.resume_reading()
+
+    def _flush_soon(self) -> None:
+        self._state = Scheduled(asyncio.get_running_loop().call_soon(self._flush_now))
 
     def _flush_now(self) -> None:
-        self._due = None
-        self._begin()
-        self._go_on()
+        sending = self._begin()
+        if sending is not None:
+            self._send_slice(sending)
 
-    def _go_on(self) -> None:
-        """Send one more slice; after the last one, schedule the next turn if needed."""
-        if self._sending is not None:
-            is_over = False
-            try:
-                is_over = self._slice(self._sending)
-            finally:  # continue with the other readers after an error
-                if not is_over:
-                    asyncio.get_running_loop().call_soon(self._go_on)
-            if not is_over:
-                return
-        if self._wanted and self._due is None and not self._stuck:
-            self._schedule(patient=not self._urgent)
-
-    def resume(self) -> None:
-        """Unblock the turn."""
-        if self._stuck:
-            self._stuck = False
-            if self._wanted and self._due is None and self._sending is None:
-                self._schedule(patient=False)
+    def _send_slice(self, sending: Sending) -> None:
+        """Serve one more slice of readers; if there are more, continue in the next iteration."""
+        if self._state is sending and not self._slice(sending):
+            asyncio.get_running_loop().call_soon(self._send_slice, sending)
 
     def flush(self) -> None:
-        """Send all messages of the turn now."""
-        self._finish()
+        """Send all messages of the batch now."""
+        self._finish_sending()
+        state = self._state
+        if isinstance(state, Scheduled | Deferred | Postponed):
+            state.handle.cancel()
+        self._resume_reads(state)
         self._begin()
-        self._finish()
+        self._finish_sending()
 
-    def _finish(self) -> None:
-        while self._sending is not None:
-            self._slice(self._sending)
+    def _finish_sending(self) -> None:
+        state = self._state
+        while isinstance(state, Sending) and not self._slice(state):
+            pass
 
-    def _slice(self, sending: BatchDelivery) -> bool:
+    def _begin(self) -> Sending | None:
+        """Start to send the batch; return None if there is nothing to send, or if it may not be sent yet."""
+        self._state = _BLOCKED
+        try:
+            recorded = self._before_flush()
+        except BaseException:
+            self._state = _IDLE
+            raise
+        if not recorded:
+            return None
+        self._state = _IDLE
+        batch = self._batch
+        if not batch.items:
+            return None
+        self._batch = Batch()
+        if self.history is not None:
+            self._log(self.history, batch)
+        self._state = sending = Sending(BatchDelivery(batch, self._readers))
+        return sending
+
+    def _slice(self, sending: Sending) -> bool:
         """Serve the next slice of readers; return whether all have been served."""
         started = self._clock()
-        done = sending.slice(self._counts)
+        try:
+            done = sending.delivery.slice(self._counts)
+        except BaseException:  # continue with the other readers
+            asyncio.get_running_loop().call_soon(self._send_slice, sending)
+            raise
         now = self._clock()
-        self._seconds += now - started
+        sending.seconds += now - started
         if done:
-            self._pace.flushed(now, self._seconds, sending.messages)
-            self._sending = None
+            self._pacer.flushed(now, sending.seconds, sending.delivery.messages)
+            if sending.next_flush is Urgency.NONE:
+                self._state = _IDLE
+            else:
+                self._schedule(low_priority=sending.next_flush is Urgency.LOW)
         return done
 
-    def _begin(self) -> None:
-        """Start to send the turn in slices, unless it may not be sent yet."""
-        if not self._before_flush():
-            self._stuck = True
-            return
-        self._wanted = self._urgent = self._stuck = False
-        turn, late, served, mixed, frames = self._turn, self._late, self._served, self._mixed, self._frames
-        if not turn:
-            return
-        self._finish()
-        self._turn, self._late, self._served, self._frames = [], {}, {}, []
-        self._mixed = False
-        if self.history is not None:
-            self._log(self.history, turn, late)
-        self._seconds = 0.0
-        self._sending = BatchDelivery(turn, late | served, self.readers, mixed=mixed, frames=frames)
+    def resume(self) -> None:
+        """Unblock the batch: it may be possible to record it now."""
+        if isinstance(self._state, Blocked):
+            self._schedule(low_priority=False)
 
     # Single connections
 
     def _serve_ahead(self) -> None:
         """Send a few connections everything that is ready for them, before the other readers."""
         ahead, self._ahead = self._ahead, {}
-        if not self._before_flush():
-            self._stuck = True
-            return
-        for connection in ahead:
-            self._serve(connection)
+        if self._before_flush():
+            for connection in ahead:
+                self._serve(connection)
 
-    def serve(self, connection: str) -> None:
+    def flush_to(self, connection: str) -> None:
         """Send a connection everything that is ready for it. The connection stays open."""
         if self._before_flush():
             self._serve(connection)
 
     def _serve(self, connection: str) -> list[EncodedMessage]:
-        """Send a connection everything that is ready for it; return the items of the current turn."""
-        if self._sending is not None:
-            self._sending.serve(connection, self._counts)
-        outlet = self.readers.outlets.get(connection)
-        items = share_of(connection, self._turn[self._since(connection) :], self.readers)
-        if outlet is not None and items:
-            self._counts.deliveries += outlet.put(items)
-            self._counts.delivered_bytes += sum(len(item.wire) for item in items) if outlet.direct is not None else 0
-        if self._turn:
-            self._served[connection] = len(self._turn)
-            self._mixed = True
+        """Send a connection everything that is ready for it; return the items of the current batch."""
+        if isinstance(self._state, Sending):
+            self._state.delivery.serve(connection, self._counts)
+        sink, batch = self.sink(connection), self._batch
+        items = messages_for(connection, batch.items[batch.start_of(connection) :], self._readers)
+        if sink is not None and items:
+            self._counts.deliveries += sink.put(items)
+            self._counts.delivered_bytes += sum(len(item.wire) for item in items) if sink.write_now is not None else 0
+        if batch.items:
+            batch.served_to[connection] = len(batch.items)
+            batch.mixed = True
         return items
 
-    def _since(self, connection: str) -> int:
-        """Return how many items of this turn to skip: the connection already received them, or they preceded it."""
-        return self._served.get(connection, self._late.get(connection, 0))
+    def flush_before_close(self, connection: str) -> bool:
+        """Send a connection its part before it is removed; later messages are not for it.
 
-    def settle(self, connection: str) -> bool:
-        """Send a connection its part before it is dropped; later messages are not for it.
-
-        Returns False if the turn may not be sent yet: then nothing is sent here. All messages of the turn have been
+        Returns False if the batch may not be sent yet: then nothing is sent here. All messages of the batch have been
         added before that is decided.
         """
-        outlet, name = self.readers.outlets.get(connection), self.readers.name_of(connection)
-        if isinstance(outlet, SocketSink) and outlet.closed:
-            self._lose(connection, outlet)
+        sink, participant = self.sink(connection), self.participant_of(connection)
+        if isinstance(sink, SocketSink) and sink.closed:
+            self._lose(connection, sink)
             return True
         if not self._before_flush():
             return False
         items = self._serve(connection)
-        if self.history is not None and name is not None and outlet is not None:
+        if self.history is not None and participant is not None and sink is not None:
             for item in items:
                 if item.record is not None:
-                    self.history.delivered(item.record, [(name, transport_of(connection))])
+                    self.history.delivered(item.record, [(participant, transport_of(connection))])
         return True
 
-    def _lose(self, connection: str, outlet: SocketSink) -> None:
+    def _lose(self, connection: str, sink: SocketSink) -> None:
         """Count the frames that a closed connection misses as lost; ignore the envelopes.
 
         Nothing is sent, so nothing must be recorded first. If thousands of connections close together, this avoids a
         search by each one through the messages about all earlier ones.
         """
-        if self._sending is not None:
-            self._sending.serve(connection, self._counts)
-        since = self._since(connection)
-        missed = [self._turn[place] for place in self._frames if place >= since]
+        if isinstance(self._state, Sending):
+            self._state.delivery.serve(connection, self._counts)
+        missed = self._batch.frames_from(self._batch.start_of(connection))
         if missed:
-            outlet.put(share_of(connection, missed, self.readers))
+            sink.put(messages_for(connection, missed, self._readers))
 
-    def drop(self, connection: str) -> Sink | None:
-        """Remove the connection; it receives nothing more, including this turn."""
-        self._late.pop(connection, None)
-        self._served.pop(connection, None)  # the next HTTP presence of a participant has the same connection
-        return self.readers.drop(connection)
-
-    def _log(
-        self, history: "EnvelopeHistory", turn: list[tuple[Audience, EncodedMessage]], late: dict[str, int]
-    ) -> None:
-        """Log one line per recipient. A participant that joined within the turn gets no earlier items."""
-        present, came_late = self.readers.recipients(), self.readers.came_late(late)
-        for index, (audience, item) in enumerate(turn):
+    def _log(self, history: "EnvelopeHistory", batch: Batch) -> None:
+        """Log one line per recipient. A participant that joined within the batch gets no earlier items."""
+        present, joins = self._readers.recipients(), self._readers.joins_within(batch)
+        for index, (audience, item) in enumerate(batch.items):
             if item.record is None:
                 continue
             if isinstance(audience, OneConnection | Recipients):
-                history.delivered(item.record, self.readers.recipients_of(audience))
+                history.delivered(item.record, self._readers.recipients_of(audience))
                 continue
-            not_yet = len(came_late) - bisect_right(came_late, index)
+            later = len(joins) - bisect_right(joins, index)
             without = audience.participant if isinstance(audience, AllExcept) else None
-            history.delivered(item.record, present[: len(present) - not_yet] if not_yet else present, without)
+            history.delivered(item.record, present[: len(present) - later] if later else present, without)

@@ -48,7 +48,7 @@ class DroppedFrames(msgspec.Struct):
 class Sink(Protocol):
     """Accepts the messages for one connection."""
 
-    direct: Callable[[bytes], None] | None
+    write_now: Callable[[bytes], None] | None
     """Writes encoded frames directly to the reader. None while that is not possible; use `put` then."""
 
     def put(self, items: list[EncodedMessage]) -> int:
@@ -56,12 +56,12 @@ class Sink(Protocol):
         ...
 
     def close(self, code: int, reason: str) -> None:
-        """Close the outlet; it receives nothing more."""
+        """Close the sink; it receives nothing more."""
         ...
 
 
 class Wire(Protocol):
-    """The part of a socket that an outlet needs."""
+    """The part of a socket that a sink needs."""
 
     def write(self, data: bytes) -> None:
         """Write bytes to the kernel, or buffer them."""
@@ -153,7 +153,7 @@ class SendQueue:
 class SocketSink:
     """A reader behind a socket: writes directly while the reader keeps up, else uses a bounded queue."""
 
-    __slots__ = ("_backlog", "_limits", "_losses", "_on_loss", "_wire", "closed", "counts", "direct", "paused")
+    __slots__ = ("_backlog", "_limits", "_losses", "_on_loss", "_wire", "closed", "counts", "paused", "write_now")
 
     def __init__(self, wire: Wire, *, data_bytes: int, control_bytes: int, on_loss: Callable[[], None]) -> None:
         """`on_loss` is called when frames start to be dropped, once per episode."""
@@ -161,7 +161,7 @@ class SocketSink:
         self._limits = (data_bytes, control_bytes)
         self._on_loss = on_loss
         self._backlog: SendQueue | None = None
-        self.direct: Callable[[bytes], None] | None = wire.write
+        self.write_now: Callable[[bytes], None] | None = wire.write
         self.paused = False
         self.closed = False
         self.counts = Counters()
@@ -180,8 +180,8 @@ class SocketSink:
 
     def put(self, items: list[EncodedMessage]) -> int:
         """Send immediately, or append to the queue; return the number of messages sent."""
-        if self.direct is not None:
-            self.direct(b"".join([item.wire for item in items]))
+        if self.write_now is not None:
+            self.write_now(b"".join([item.wire for item in items]))
             return sum(len(item.messages) for item in items)
         if self.closed:
             for item in items:
@@ -193,8 +193,8 @@ class SocketSink:
 
     def put_envelopes(self, wire: bytes, messages: int) -> int:
         """Same as `put` for envelopes only, as one piece: several readers may queue the same bytes object."""
-        if self.direct is not None:
-            self.direct(wire)
+        if self.write_now is not None:
+            self.write_now(wire)
             return messages
         if not self.closed:
             self._queue([QueuedMessage(wire, messages, None, 0)])
@@ -232,7 +232,7 @@ class SocketSink:
 
     def pause(self) -> None:
         """Start to queue, because the kernel buffer is full."""
-        self.paused, self.direct = True, None
+        self.paused, self.write_now = True, None
 
     def resume(self, notices: list[EncodedMessage]) -> None:
         """Continue after a pause: send loss notices first, then the queue until the kernel buffer is full."""
@@ -246,7 +246,7 @@ class SocketSink:
         while not self.paused and self._backlog:
             self._send_some(self._backlog)
         if not self.paused:
-            self.direct = self._wire.write
+            self.write_now = self._wire.write
             self._backlog = None
 
     def _send_some(self, backlog: SendQueue) -> None:
@@ -265,14 +265,14 @@ class SocketSink:
 
     def abandon(self) -> None:
         """Stop sending and discard the queue; queued frames count as lost."""
-        self.closed, self.direct = True, None
+        self.closed, self.write_now = True, None
         if self._backlog is not None:
             for waiting in self._backlog.frames():
                 self._lose_waiting(waiting)
             self._backlog = None
 
     def disconnect(self) -> None:
-        """Release the closed socket. It refers to this outlet, so a reference back would be a cycle."""
+        """Release the closed socket. It refers to this sink, so a reference back would be a cycle."""
         self._wire = _NO_WIRE
 
     def close(self, code: int, reason: str) -> None:
@@ -285,7 +285,7 @@ class SocketSink:
 class HttpMailbox:
     """Messages received by an HTTP presence, kept for polling. Bounded: the oldest are dropped first."""
 
-    direct: Callable[[bytes], None] | None = None
+    write_now: Callable[[bytes], None] | None = None
 
     def __init__(self, most_bytes: int, first: int = 0) -> None:
         """Start empty. Numbers continue from the previous presence, so that `since` of earlier polls stays valid."""
@@ -326,7 +326,7 @@ class HttpMailbox:
 class FileSink:
     """An `output_log` file. Each message is appended as one line and is visible immediately."""
 
-    direct: Callable[[bytes], None] | None = None
+    write_now: Callable[[bytes], None] | None = None
 
     def __init__(self, path: Path) -> None:
         """Create missing folders; the file is never truncated."""
