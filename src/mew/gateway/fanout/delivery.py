@@ -27,7 +27,7 @@ class Batch(msgspec.Struct):
     frame_indexes: list[int] = []
     """Indexes of the items that contain frames."""
     joined_at: dict[str, int] = {}
-    """For each connection admitted within the batch: the number of items that preceded it."""
+    """For each connection bound or admitted within the batch: the number of items that preceded that."""
     served_to: dict[str, int] = {}
     """For each connection served before the delivery of the batch: the number of items that it has received."""
 

@@ -159,15 +159,22 @@ class Fanout:
 
     def bind(self, connection: str, sink: Sink) -> None:
         """Deliver to this sink what is for this connection alone, and after `admit` also what is for everyone."""
+        self._exclude_earlier_items(connection)
         self._readers.bind(connection, sink)
 
     def admit(self, connection: str, participant: str | None) -> None:
         """Deliver to the connection as a reader from now on; `participant` is None for an observer."""
-        batch = self._batch
-        if batch.items:  # the earlier messages of the batch are not for it
-            batch.joined_at[connection] = len(batch.items)
-            batch.mixed = True
+        if self._exclude_earlier_items(connection):
+            self._batch.mixed = True
         self._readers.admit(connection, participant)
+
+    def _exclude_earlier_items(self, connection: str) -> bool:
+        """Let the connection receive only later items of the batch; return whether there are earlier ones."""
+        batch = self._batch
+        if batch.items:
+            batch.joined_at.pop(connection, None)  # `joined_at` is in the order of joins
+            batch.joined_at[connection] = len(batch.items)
+        return bool(batch.items)
 
     def unbind(self, connection: str) -> Sink | None:
         """Remove the connection and return its sink, if any; it receives nothing more, including this batch."""
