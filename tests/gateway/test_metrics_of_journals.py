@@ -47,7 +47,7 @@ def test_what_is_recorded_is_counted(tmp_path: Path, clients: Clients) -> None:
             alice.send(frame(BINARY, stream + b"x" * 100))
             alice.echo()
         last = gateway.ask(lambda it: it.first_hub.space.state.position)
-        gateway.until(lambda it: it.journals.kept["lab"].writer.synced == last)
+        gateway.until(lambda it: it.journals.open_journals["lab"].writer.synced == last)
         shown = figures(clients, gateway)
         assert (shown["position"], shown["synced_position"], shown["records_total"]) == (last, last, last + 1)
         log = sum(path.stat().st_size for path in JournalFolder(tmp_path / ".mew" / "journal", "lab").logs())
@@ -68,19 +68,19 @@ def test_while_nothing_can_be_written_everybody_who_asks_is_told(
     settings = JournalSettings(segment_seconds=0.05, on_error="stop" if on_error == "stop" else "continue")
     with running(tmp_path, journal=settings) as gateway:
         alice = clients.joined(gateway)
-        gateway.until(lambda it: it.journals.kept["lab"].writer._file is None)
+        gateway.until(lambda it: it.journals.open_journals["lab"].writer._file is None)
         folder = JournalFolder(tmp_path / ".mew" / "journal", "lab").log
         away = folder.with_name("elsewhere")
         folder.rename(away)
         alice.say(kind="chat", payload={"text": "is this recorded?"})
-        problem = gateway.until(lambda it: it.journals.kept["lab"].writer.problem)
+        problem = gateway.until(lambda it: it.journals.open_journals["lab"].writer.problem)
         assert health(clients, gateway) == ("degraded", {"lab": problem})
         shown = figures(clients, gateway)
         assert shown["available"] == 0
         assert shown["failures_total"] >= 1
         assert (shown["unrecorded_total"] > 0) == (on_error == "continue")
         away.rename(folder)
-        gateway.until(lambda it: it.journals.kept["lab"].writer.problem is None)
+        gateway.until(lambda it: it.journals.open_journals["lab"].writer.problem is None)
         assert health(clients, gateway) == ("ok", {"lab": "ok"})
         assert figures(clients, gateway)["available"] == 1
         clients.close()
@@ -101,14 +101,14 @@ def test_a_disk_that_fills_up_is_warned_of_once_until_it_has_room(
     folders = {"lab": JournalFolder(tmp_path / "journal", "lab")}
     used = disk_used(folders["lab"])
     room = DiskSpaceMonitor(full=used / 2)
-    room.look(folders)
-    room.look(folders)
+    room.check(folders)
+    room.check(folders)
     assert caplog.text.count("fills up") == 1
     assert str(tmp_path) in caplog.text
     room.full = 1.1
-    room.look(folders)
+    room.check(folders)
     room.full = used / 2
-    room.look(folders)
+    room.check(folders)
     assert caplog.text.count("fills up") == 2
 
 
@@ -116,7 +116,7 @@ def test_a_gateway_looks_for_room_when_it_starts(
     tmp_path: Path, clients: Clients, caplog: pytest.LogCaptureFixture
 ) -> None:
     with running(tmp_path, journal=KEPT) as gateway:
-        gateway.ask(lambda it: setattr(it.journals.room, "full", 0.0))
+        gateway.ask(lambda it: setattr(it.journals.disk_space, "full", 0.0))
         gateway.ask(lambda it: it.journals.start())
         assert "fills up" in caplog.text
 
@@ -128,11 +128,11 @@ def test_what_could_not_be_tidied_once_is_tried_again(tmp_path: Path, monkeypatc
     with running(tmp_path, journal=JournalSettings()) as gateway:
 
         def tidy(it: Gateway) -> bool:
-            before = it.journals._tidying
+            before = it.journals._next_maintenance
             with monkeypatch.context() as patch:
                 patch.setattr(JournalFolder, "hours", fail)
-                patch.setattr(DiskSpaceMonitor, "look", fail)
-                it.journals._tidy()
-            return it.journals._tidying is not before
+                patch.setattr(DiskSpaceMonitor, "check", fail)
+                it.journals._maintain()
+            return it.journals._next_maintenance is not before
 
         assert gateway.ask(tidy)

@@ -10,10 +10,10 @@ from mew.config.loader import GatewayConfig, SpaceConfig, Timeouts
 from mew.gateway.connections import Connections, OpenConnection, RefusalLog, TrustedProxies
 from mew.gateway.fanout.sinks import FileSink
 from mew.gateway.history_log import CapabilityDecisions, EnvelopeHistory, LineLog
-from mew.gateway.hub import Hub
+from mew.gateway.hub import Hub, NullRecorder, Outputs, Recorder
 from mew.gateway.journaling import Journals
 from mew.gateway.scheduling import LoopThrottle
-from mew.protocol import Admission, JoinRequest, ProtocolError, RefuseConnection, SpaceCore, Start, Tokens
+from mew.protocol import Admission, Checkpoint, JoinRequest, ProtocolError, RefuseConnection, SpaceCore, Start, Tokens
 from mew.protocol.commands import Transport
 from mew.protocol.errors import JournalUnavailable, Unauthenticated
 
@@ -89,8 +89,18 @@ LEAST_PATIENCE: Final = 2
 class Gateway:
     """All spaces of one process."""
 
-    def __init__(self, config: GatewayConfig, tokens: Tokens, clock: Callable[[], int] | None = None) -> None:
-        """Create the spaces; `start` begins a new epoch in each. A `clock` replaces the default `SteadyClock`."""
+    def __init__(
+        self,
+        config: GatewayConfig,
+        tokens: Tokens,
+        clock: Callable[[], int] | None = None,
+        *,
+        recorder: Recorder | None = None,
+    ) -> None:
+        """Start without spaces; `start` opens them. A `clock` replaces the default `SteadyClock`.
+
+        `recorder` receives the events of spaces whose journal is disabled; without it, they are not recorded.
+        """
         self._steady = SteadyClock()
         self._clock = self._steady if clock is None else clock
         self.config = config
@@ -98,8 +108,8 @@ class Gateway:
         self.started = time.monotonic()
         self.readiness = Readiness()
         self.readiness.need("spaces", self._closed_spaces)
-        self.journals = Journals(self._clock)
-        self.readiness.need("journal", self.journals.problem)
+        self.journals = Journals(self._clock, self._journal_changed)
+        self.readiness.need("journal", self._journal_problem)
         self.proxies = TrustedProxies(config.trusted_proxies)
         self.connections = Connections(
             unadmitted=config.unadmitted.unadmitted_connections, per_address=config.unadmitted.unadmitted_per_address
@@ -109,26 +119,33 @@ class Gateway:
         self.entry = LoopThrottle()
         self.exit = LoopThrottle()
         self.losses = 0
-        self.hubs = {each.settings.space_id: self._hub(each) for each in config.spaces}
-        self.lobby = Admission({name: hub.space for name, hub in self.hubs.items()}, tokens)
-        self.message_bytes = max(hub.space.settings.limits.message_bytes for hub in self.hubs.values())
+        self.hubs: dict[str, Hub] = {}
+        """The hub of each open space."""
+        self._spaces: dict[str, SpaceCore] = {}
+        self._recorder = recorder or NullRecorder()
+        self.lobby = Admission(self._spaces, tokens)
+        self.message_bytes = max(space.settings.limits.message_bytes for space in config.spaces)
         self._connections = 0
         self._looking: asyncio.TimerHandle | None = None
 
-    def _hub(self, space: SpaceConfig) -> Hub:
-        logs = {
-            name: FileSink(space.directory / each.output_log)
-            for name, each in space.participants.items()
-            if each.output_log is not None
-        }
-        core = SpaceCore(space.settings, self.tokens)
-        hub = Hub(core, clock=self._clock, log_sinks=logs, mailbox_bytes=self.config.queues.data_bytes)
-        folder, name = space.directory / ".mew" / "logs", space.settings.space_id
+    def _open(self, space: SpaceConfig) -> None:
+        """Open a space in the state recovered from its journal, and create its hub."""
+        name, folder = space.settings.space_id, space.directory / ".mew" / "logs"
+        journal, state = self.journals.open(space) or (self._recorder, None)
+        history, decisions = None, None
         if space.logging.envelope_history:
-            hub.fanout.history = EnvelopeHistory(LineLog(folder / "envelope-history.jsonl"), name)
+            history = EnvelopeHistory(LineLog(folder / "envelope-history.jsonl"), name)
         if space.logging.capability_decisions:
-            hub.decisions = CapabilityDecisions(LineLog(folder / "capability-decisions.jsonl"), name)
-        return hub
+            decisions = CapabilityDecisions(LineLog(folder / "capability-decisions.jsonl"), name)
+        log_files = {
+            participant: FileSink(space.directory / settings.output_log)
+            for participant, settings in space.participants.items()
+            if settings.output_log is not None
+        }
+        core = SpaceCore(space.settings, self.tokens, state)
+        outputs = Outputs(log_files, self.config.queues.data_bytes, history, decisions)
+        self.hubs[name] = Hub(core, journal, clock=self._clock, outputs=outputs)
+        self._spaces[name] = core
 
     @property
     def first_hub(self) -> Hub:
@@ -137,7 +154,16 @@ class Gateway:
 
     def _closed_spaces(self) -> str | None:
         """Return the names of the spaces that are not open, or None if all are open."""
-        return ", ".join(name for name, hub in self.hubs.items() if not hub.space.state.epoch) or None
+        names = [space.settings.space_id for space in self.config.spaces]
+        return ", ".join(name for name in names if name not in self.hubs) or None
+
+    def _journal_changed(self, space: str) -> None:
+        self.hubs[space].journal_changed()
+
+    def _journal_problem(self) -> str | None:
+        """Return why messages are rejected, or None."""
+        wrong = [f"{name}: {hub.journal.problem}" for name, hub in self.hubs.items() if hub.refusing]
+        return "; ".join(wrong) or None
 
     @property
     def uptime(self) -> float:
@@ -145,10 +171,8 @@ class Gateway:
         return time.monotonic() - self.started
 
     def listens_on(self, port: int) -> None:
-        """Set the port that is used in invitations; it is known only now if any free port was requested."""
+        """Set the port that is used in invitations; call this before `start`."""
         self.config = self.config.listening_on(port=port)
-        for space in self.config.spaces:
-            self.hubs[space.settings.space_id].space.settings = space.settings
 
     def record_refusal(
         self, refusal: ProtocolError, request: JoinRequest, connection: OpenConnection, transport: Transport
@@ -193,7 +217,7 @@ class Gateway:
     def start(self) -> None:
         """Open the spaces in the state recovered from their journals, and start the timers."""
         for space in self.config.spaces:
-            self.journals.open(space, self.hubs[space.settings.space_id])
+            self._open(space)
         self._steady.not_before(max(hub.space.state.time for hub in self.hubs.values()))
         for space in self.config.spaces:
             hub = self.hubs[space.settings.space_id]
@@ -223,6 +247,8 @@ class Gateway:
     def finish(self) -> None:
         """Close the refusal log, and write and seal the journals; call this after all connections are closed."""
         self.refusals.close()
+        for name in self.journals.open_journals:
+            self.hubs[name].run(Checkpoint())
         self.journals.close()
 
 

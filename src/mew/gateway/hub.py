@@ -5,7 +5,7 @@ and numbered and recorded together. While the journal is unavailable, messages a
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final, Protocol
 
@@ -49,7 +49,7 @@ from mew.protocol.kinds import ERROR
 from mew.protocol.proposals import proposal_outcome
 
 if TYPE_CHECKING:
-    from mew.gateway.history_log import CapabilityDecisions
+    from mew.gateway.history_log import CapabilityDecisions, EnvelopeHistory
 
 
 class Recorder(Protocol):
@@ -152,26 +152,34 @@ class FrameRunSource(Protocol):
         ...
 
 
+class Outputs(msgspec.Struct, frozen=True):
+    """Where a hub writes, besides sockets and the journal."""
+
+    log_files: Mapping[str, FileSink]
+    """The output log of each participant that has one."""
+    mailbox_bytes: int
+    """Maximum size of the mailbox of an HTTP presence."""
+    history: "EnvelopeHistory | None" = None
+    decisions: "CapabilityDecisions | None" = None
+
+
 class Hub:
     """One space and the sinks of all its connections."""
 
-    def __init__(
-        self, space: SpaceCore, *, clock: Callable[[], int], log_sinks: dict[str, FileSink], mailbox_bytes: int
-    ) -> None:
-        """Start without a journal; assign `journal` to add one. `clock` returns microseconds since 1970."""
+    def __init__(self, space: SpaceCore, journal: Recorder, *, clock: Callable[[], int], outputs: Outputs) -> None:
+        """`clock` returns microseconds since 1970."""
         self.space = space
         self.clock = clock
-        self.journal: Recorder = NullRecorder()
+        self.journal = journal
         self.refusing = False
         """Whether messages are rejected because they cannot be recorded."""
-        self.decisions: CapabilityDecisions | None = None
+        self.decisions = outputs.decisions
         self.counts = Counters()
-        self.fanout = Fanout(self.counts, self._commit)
+        self.fanout = Fanout(self.counts, self._commit, history=outputs.history)
         self.turns = Turns()
         self.lag = 0.0
         """Delay of the last tick, in seconds."""
-        self._mailbox_bytes = mailbox_bytes
-        self._log_sinks = log_sinks
+        self._outputs = outputs
         self._mail_numbers: dict[str, int] = {}
         self._run: FrameRun | None = None
         self._missed: list[ReportLoss] = []
@@ -407,9 +415,9 @@ class Hub:
     def _admit(self, admit: Admit) -> None:
         if admit.transport == "http":
             first = self._mail_numbers.get(admit.participant, 0)
-            self.fanout.bind(admit.connection, HttpMailbox(self._mailbox_bytes, first))
+            self.fanout.bind(admit.connection, HttpMailbox(self._outputs.mailbox_bytes, first))
         elif admit.transport == "virtual":
-            self.fanout.bind(admit.connection, self._log_sinks[admit.participant])
+            self.fanout.bind(admit.connection, self._outputs.log_files[admit.participant])
         self.fanout.admit(admit.connection, None if admit.observer else admit.participant)
 
     def _close(self, close: Close) -> None:

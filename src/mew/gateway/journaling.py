@@ -15,16 +15,15 @@ from mew._internal.files import FileLock, FileUnavailable, LockHeld
 from mew._internal.logging import log
 from mew.config.loader import SpaceConfig
 from mew.errors import MewError
-from mew.gateway.hub import Hub
 from mew.gateway.metrics import DiskSpaceMonitor
 from mew.journal.layout import JournalFolder
 from mew.journal.maintenance import MaintenanceClient, MaintenanceMessage
 from mew.journal.recovery import recover
 from mew.journal.settings import JournalSettings
 from mew.journal.writer import JournalWriter, ReplayBudget
-from mew.protocol import Checkpoint
+from mew.protocol.state import SpaceState
 
-TIDY_SECONDS: Final = 60.0
+MAINTENANCE_SECONDS: Final = 60.0
 SEALING_SECONDS: Final = 60.0
 """How long an orderly stop waits for sealing. Unsealed files are sealed at the next start."""
 
@@ -45,7 +44,6 @@ class OpenJournal(msgspec.Struct):
 
     folder: JournalFolder
     settings: JournalSettings
-    hub: Hub
     writer: JournalWriter
     lock: FileLock
 
@@ -53,93 +51,104 @@ class OpenJournal(msgspec.Struct):
 class Journals:
     """The journals of one gateway."""
 
-    def __init__(self, clock: Callable[[], int]) -> None:
-        """Start without journals. `clock` returns microseconds since 1970."""
-        self.kept: dict[str, OpenJournal] = {}
-        self.keeper = MaintenanceClient(_heard)
-        self.room = DiskSpaceMonitor()
+    def __init__(self, clock: Callable[[], int], on_change: Callable[[str], None]) -> None:
+        """Start without journals. `clock` returns microseconds since 1970.
+
+        `on_change` is called with the id of a space, on the event loop, after its journal has failed or recovered.
+        """
+        self.open_journals: dict[str, OpenJournal] = {}
+        self.maintenance = MaintenanceClient(_log_maintenance)
+        self.disk_space = DiskSpaceMonitor()
         self._clock = clock
-        self._tidying: asyncio.TimerHandle | None = None
+        self._on_change = on_change
+        self._next_maintenance: asyncio.TimerHandle | None = None
 
-    def open(self, space: SpaceConfig, hub: Hub) -> None:
-        """Lock a space's journal, recover the space's state from it, and record all further events.
+    def open(self, space: SpaceConfig) -> tuple[JournalWriter, SpaceState | None] | None:
+        """Lock a space's journal; return its writer, and the state recovered from it, if any.
 
-        Does nothing if the journal is disabled. Raises `JournalLocked`, `JournalDamaged` or `FileUnavailable`.
+        Returns None if the journal is disabled. Raises `JournalLocked`, `JournalDamaged` or `FileUnavailable`.
         """
         if not space.journal.enabled:
-            return
+            return None
         name = space.settings.space_id
         folder = JournalFolder(journal_root(space), name)
         try:
-            self._open(space, hub, folder)
+            return self._open(space, folder)
         except OSError as error:
             problem = f"{error.filename or folder.log}: {error.strerror}: the journal of {name!r} cannot be written"
             raise FileUnavailable(problem) from None
 
-    def _open(self, space: SpaceConfig, hub: Hub, folder: JournalFolder) -> None:
+    def _open(self, space: SpaceConfig, folder: JournalFolder) -> tuple[JournalWriter, SpaceState | None]:
         name, lock = folder.space, _locked(folder)
         recovered = recover(folder)
         left = folder.logs()
         if recovered.torn is not None:
             log.warning("journal tail truncated after a crash", space=name, error=recovered.torn)
-        if recovered.state.position >= 0:
-            hub.space.state = recovered.state
-            log.info("journal recovered", space=name, position=recovered.state.position, entries=recovered.entries)
+        state = recovered.state if recovered.state.position >= 0 else None
+        if state is not None:
+            log.info("journal recovered", space=name, position=state.position, entries=recovered.entries)
         writer = JournalWriter(
             folder,
             space.journal,
-            on_closed=lambda path: self.keeper.seal(folder, path),
-            on_problem=_teller(hub, name),
+            on_closed=lambda path: self.maintenance.seal(folder, path),
+            on_problem=self._reporter(name),
             behind=recovered.entries if recovered.entries < LONG_TAIL else ReplayBudget.ENTRIES,
         )
-        hub.journal = writer
-        self.kept[name] = OpenJournal(folder, space.journal, hub, writer, lock)
+        self.open_journals[name] = OpenJournal(folder, space.journal, writer, lock)
         for path in left:
-            self.keeper.seal(folder, path)
+            self.maintenance.seal(folder, path)
+        return writer, state
+
+    def _reporter(self, space: str) -> Callable[[str | None], None]:
+        """Return a callback that logs errors of a journal and calls `on_change` on the event loop's thread."""
+        loop = asyncio.get_running_loop()
+
+        def report(problem: str | None) -> None:
+            if problem is None:
+                log.info("journal can be written again", space=space)
+            else:
+                log.error("journal unavailable", space=space, error=problem)
+            loop.call_soon_threadsafe(self._on_change, space)
+
+        return report
 
     def start(self) -> None:
         """Start periodic maintenance and check the free disk space."""
-        if self.kept:
-            self._tidying = asyncio.get_running_loop().call_later(TIDY_SECONDS, self._tidy)
+        if self.open_journals:
+            self._next_maintenance = asyncio.get_running_loop().call_later(MAINTENANCE_SECONDS, self._maintain)
         try:
-            self.room.look({name: kept.folder for name, kept in self.kept.items()})
+            self.disk_space.check({name: journal.folder for name, journal in self.open_journals.items()})
         except OSError as error:
             log.error("free disk space unknown", error=str(error))
 
-    def _tidy(self) -> None:
+    def _maintain(self) -> None:
         self.start()
-        for name, kept in self.kept.items():
+        for name, journal in self.open_journals.items():
             try:
-                if len(kept.folder.hours()) > 1:
-                    self.keeper.clean_up(
-                        kept.folder, now=self._clock(), retention_seconds=kept.settings.retention_seconds
+                if len(journal.folder.hours()) > 1:
+                    self.maintenance.clean_up(
+                        journal.folder, now=self._clock(), retention_seconds=journal.settings.retention_seconds
                     )
             except OSError as error:  # retried in a minute
                 log.error("journal maintenance failed", space=name, error=str(error))
 
     def problems(self) -> Mapping[str, str | None]:
         """Return the error of each journal by space; None for a journal without error."""
-        return {name: kept.writer.problem for name, kept in self.kept.items()}
-
-    def problem(self) -> str | None:
-        """Return why the gateway rejects messages, or None."""
-        wrong = [f"{name}: {kept.writer.problem}" for name, kept in self.kept.items() if kept.hub.refusing]
-        return "; ".join(wrong) or None
+        return {name: journal.writer.problem for name, journal in self.open_journals.items()}
 
     def close(self) -> None:
-        """Record a checkpoint of each space, write and seal the journals, and release their locks."""
-        if self._tidying is not None:
-            self._tidying.cancel()
-        for kept in self.kept.values():
-            kept.hub.run(Checkpoint())
-            kept.writer.close()
-            if kept.writer.problem is not None:
-                log.error("journal incomplete at shutdown", space=kept.folder.space, error=kept.writer.problem)
-        if not self.keeper.close(SEALING_SECONDS):
+        """Write and seal the journals, and release their locks."""
+        if self._next_maintenance is not None:
+            self._next_maintenance.cancel()
+        for journal in self.open_journals.values():
+            journal.writer.close()
+            if journal.writer.problem is not None:
+                log.error("journal incomplete at shutdown", space=journal.folder.space, error=journal.writer.problem)
+        if not self.maintenance.close(SEALING_SECONDS):
             log.warning("journal not sealed at shutdown", error="the rest is sealed at the next start")
-        for kept in self.kept.values():
-            kept.lock.release()
-        self.kept = {}
+        for journal in self.open_journals.values():
+            journal.lock.release()
+        self.open_journals = {}
 
 
 def journal_root(space: SpaceConfig) -> Path:
@@ -157,21 +166,7 @@ def _locked(folder: JournalFolder) -> FileLock:
         raise JournalLocked(f"{folder.root}: process {process} writes the journal of {folder.space!r}") from None
 
 
-def _teller(hub: Hub, space: str) -> Callable[[str | None], None]:
-    """Return a callback that logs journal errors and notifies the hub on the event loop's thread."""
-    loop = asyncio.get_running_loop()
-
-    def tell(problem: str | None) -> None:
-        if problem is None:
-            log.info("journal can be written again", space=space)
-        else:
-            log.error("journal unavailable", space=space, error=problem)
-        loop.call_soon_threadsafe(hub.journal_changed)
-
-    return tell
-
-
-def _heard(answer: MaintenanceMessage) -> None:
+def _log_maintenance(answer: MaintenanceMessage) -> None:
     """Log what the sealer did or failed to do."""
     for event, told in answer.items():
         if event == "failed":

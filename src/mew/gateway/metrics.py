@@ -52,16 +52,16 @@ def journal_metrics(gateway: "Gateway") -> Iterator[Metric]:
     journals = gateway.journals
     for name, what in _COUNTED.items():
         counted = CounterMetricFamily(f"mew_journal_{name}", what, labels=["space"])
-        for space, kept in journals.kept.items():
+        for space, kept in journals.open_journals.items():
             counted.add_metric([space], getattr(kept.writer.stats, name))
         yield counted
     for name, (what, value) in _SHOWN.items():
         shown = GaugeMetricFamily(f"mew_journal_{name}", what, labels=["space"])
-        for space, kept in journals.kept.items():
+        for space, kept in journals.open_journals.items():
             shown.add_metric([space], value(kept))
         yield shown
     waiting = "What the sealer has been asked to do and has not begun."
-    yield GaugeMetricFamily("mew_journal_pending_requests", waiting, journals.keeper.pending)
+    yield GaugeMetricFamily("mew_journal_pending_requests", waiting, journals.maintenance.pending)
 
 
 def journal_health(gateway: "Gateway") -> tuple[str, dict[str, str]]:
@@ -83,7 +83,7 @@ class DiskSpaceMonitor:
         """Used fraction from which on a disk is too full."""
         self._warned: set[str] = set()
 
-    def look(self, folders: Mapping[str, "JournalFolder"]) -> None:
+    def check(self, folders: Mapping[str, "JournalFolder"]) -> None:
         """Check all disks. Warn about those that have become too full since the last check."""
         for space, folder in folders.items():
             used = disk_used(folder)

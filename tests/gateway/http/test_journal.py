@@ -66,7 +66,7 @@ def gateway(story: Story) -> Running:
 
 def written(gateway: Running) -> int:
     """The last position, once everything that has happened is in the files."""
-    gateway.until(lambda it: it.journals.kept["demo"].writer.written == it.first_hub.space.state.position)
+    gateway.until(lambda it: it.journals.open_journals["demo"].writer.written == it.first_hub.space.state.position)
     return gateway.ask(lambda it: it.first_hub.space.state.position)
 
 

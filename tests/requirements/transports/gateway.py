@@ -73,9 +73,11 @@ class GatewaySpace:
             journal=JournalSettings(enabled=False),
         )
         self.gateway = Gateway(
-            GatewayConfig(port=0, spaces=(space,), timeouts=QUICK), self.tokens, clock=lambda: self.now
+            GatewayConfig(port=0, spaces=(space,), timeouts=QUICK),
+            self.tokens,
+            clock=lambda: self.now,
+            recorder=Collected(self._records),
         )
-        self.hub.journal = Collected(self._records)
         return self.gateway
 
     def close(self) -> None:

@@ -138,13 +138,18 @@ class Fanout:
     __slots__ = ("_ahead", "_batch", "_before_flush", "_clock", "_counts", "_pacer", "_readers", "_state", "history")
 
     def __init__(
-        self, counts: Counters, before_flush: Callable[[], bool], clock: Callable[[], float] = perf_counter
+        self,
+        counts: Counters,
+        before_flush: Callable[[], bool],
+        clock: Callable[[], float] = perf_counter,
+        *,
+        history: "EnvelopeHistory | None" = None,
     ) -> None:
         """`before_flush` adds all remaining messages of the batch and returns whether the batch may be sent.
 
-        `clock` returns seconds.
+        `clock` returns seconds. Deliveries are logged to `history`.
         """
-        self.history: EnvelopeHistory | None = None
+        self.history = history
         self._readers = ReaderRegistry()
         self._counts = counts
         self._before_flush = before_flush

@@ -18,6 +18,7 @@ from starlette.types import Receive, Scope, Send
 from mew._internal.logging import log
 from mew.gateway.gateway import Gateway
 from mew.gateway.http.exchange import Exchange, admit, credentials, exchange_of
+from mew.gateway.hub import Hub
 from mew.gateway.journal_access import JournalAccess, StreamAudiences
 from mew.gateway.journaling import OpenJournal
 from mew.journal.block_format import CorruptData
@@ -87,22 +88,22 @@ class JournalApi:
         kept, identity = self._admitted(join)
         admit(request)
         asked = _asked(request)
-        space, payer = kept.hub.space, self._gateway.lobby.payer(join)
-        space.budgets.require(payer, space.settings.limits, kept.hub.clock())
+        hub, payer = self._hub_of(kept), self._gateway.lobby.payer(join)
+        hub.space.budgets.require(payer, hub.space.settings.limits, hub.clock())
         if LIVE not in request.headers.get("accept", ""):
             page = await self._page(kept, identity, asked)
-            _charge(kept, payer, len(page.body))
+            _charge(hub, payer, len(page.body))
             return page
         asked = _resumed(request, asked)
         if request.method == "HEAD":
             return Response(media_type=LIVE, headers=_HEADERS)
-        self._require_room(kept, identity)
+        self._require_room(hub, identity)
         reader = LiveReader(join, identity, exchange_of(request.scope))
         return _Events(self._events(reader, kept, asked), media_type=LIVE, headers=_HEADERS)
 
-    def _require_room(self, kept: OpenJournal, identity: Identity) -> None:
+    def _require_room(self, hub: Hub, identity: Identity) -> None:
         """Raise `QuotaExceeded` if the gateway or the participant already has the maximum number of live readers."""
-        own, most = self._live[identity], kept.hub.space.settings.limits.live_readers_per_participant
+        own, most = self._live[identity], hub.space.settings.limits.live_readers_per_participant
         if own >= most:
             raise QuotaExceeded(
                 f"{identity.participant!r} follows {own} live journals, which is the limit: end one first",
@@ -123,10 +124,13 @@ class JournalApi:
         """Return the requested journal and the identity of the caller."""
         name = self._gateway.lobby.look_in(join).settings.space_id
         identity = self._gateway.tokens.identify(str(join.token))
-        kept = self._gateway.journals.kept.get(name)
+        kept = self._gateway.journals.open_journals.get(name)
         if kept is None or identity is None:
             raise NotFound(f"the space {name!r} keeps no journal")
         return kept, identity
+
+    def _hub_of(self, kept: OpenJournal) -> Hub:
+        return self._gateway.hubs[kept.folder.space]
 
     def _steps(self, kept: OpenJournal, identity: Identity, asked: JournalQuery) -> tuple[JournalCursor, JournalAccess]:
         folder = kept.folder
@@ -169,7 +173,7 @@ class JournalApi:
     ) -> AsyncGenerator[bytes, None]:
         """Yield events while the client is connected, its token is valid and the gateway serves."""
         loop, payer = asyncio.get_running_loop(), self._gateway.lobby.payer(reader.join)
-        identity = reader.identity
+        identity, hub = reader.identity, self._hub_of(kept)
         steps, onlooker = self._steps(kept, identity, asked)
         self._live[identity] += 1
         heard = loop.time()
@@ -185,7 +189,7 @@ class JournalApi:
                 if not self._goes_on(reader):
                     return
                 if chunk:
-                    _charge(kept, payer, len(chunk))
+                    _charge(hub, payer, len(chunk))
                     slow = loop.call_later(SLOW_SECONDS, steps.release)
                     try:
                         yield chunk
@@ -194,7 +198,7 @@ class JournalApi:
                     heard = loop.time()
                 elif steps.position == before:
                     await reader.wait(LOOK_SECONDS)
-                await self._settled(reader, kept, payer)
+                await self._settled(reader, hub, payer)
         except (CorruptData, RecordsMissing) as problem:
             _unreadable(kept, steps, problem)
         finally:
@@ -203,10 +207,10 @@ class JournalApi:
                 del self._live[identity]
             steps.release()
 
-    async def _settled(self, reader: "LiveReader", kept: OpenJournal, payer: str) -> None:
+    async def _settled(self, reader: "LiveReader", hub: Hub, payer: str) -> None:
         """Delay a reader that is over its budget, by at most `MOST_WAIT_SECONDS`. It loses no records."""
-        space = kept.hub.space
-        wait = space.budgets.owed(payer, kept.hub.clock())
+        space = hub.space
+        wait = space.budgets.owed(payer, hub.clock())
         if wait:
             await reader.wait(min(wait / SECOND, MOST_WAIT_SECONDS))
 
@@ -221,10 +225,10 @@ class JournalApi:
         return True
 
 
-def _charge(kept: OpenJournal, payer: str, size: int) -> None:
+def _charge(hub: Hub, payer: str, size: int) -> None:
     """Charge the caller for the data returned."""
     work = MESSAGE_UNITS + size // BYTES_PER_UNIT
-    kept.hub.space.charge(payer, kept.hub.clock(), work=work, size=size)
+    hub.space.charge(payer, hub.clock(), work=work, size=size)
 
 
 class LiveReader(msgspec.Struct, frozen=True):
