@@ -15,7 +15,6 @@ from contextlib import AbstractAsyncContextManager, nullcontext
 from typing import Final, TypeAlias
 
 import uvicorn
-from picows.picows import WSProtocol  # type: ignore[attr-defined]
 from uvicorn.server import ServerState
 
 from mew._internal.logging import log
@@ -115,7 +114,7 @@ class GatewayServer:
         config = uvicorn.Config(
             AnswerHeaders(HttpApi(self._gateway).app(), tls=tls is not None),
             http=HttpConnection,
-            ws=WSProtocol,
+            ws="none",  # `HttpConnection` handles upgrades itself
             lifespan="off",
             log_config=None,
             access_log=False,

@@ -1,6 +1,11 @@
-"""The WebSocket protocol of an upgraded connection: an adapter for picows."""
+"""The WebSocket protocol of an upgraded connection: an adapter for picows.
+
+Only this module of the gateway uses the protocol class of picows, which is not documented. A contract test compares
+what is used here with the installed version.
+"""
 
 import logging
+from collections.abc import Callable
 from typing import Any, Final
 
 from picows import WSUpgradeRequest
@@ -34,6 +39,29 @@ class _SocketLog(logging.LoggerAdapter[logging.Logger]):
 _log = _SocketLog(logging.getLogger("mew.sockets"))
 
 
+def picows_arguments(
+    listener_factory: Callable[[WSUpgradeRequest], WebSocketConnection], max_frame_size: int
+) -> dict[str, Any]:
+    """Return the arguments of picows' protocol by name, in its order. It accepts them by position only."""
+    return {
+        "host_port": None,
+        "ws_path": None,
+        "is_client_side": False,
+        "ws_listener_factory": listener_factory,
+        "logger": _log,
+        "disconnect_on_exception": True,
+        "websocket_handshake_timeout": 10,
+        "enable_auto_ping": False,  # it needs a task per connection; the gateway pings all of them with one timer
+        "auto_ping_idle_timeout": 0,
+        "auto_ping_reply_timeout": 0,
+        "auto_ping_strategy": WSAutoPingStrategy.PING_WHEN_IDLE,
+        "enable_auto_pong": False,
+        "max_frame_size": max_frame_size,
+        "extra_headers": None,
+        "read_buffer_init_size": READ_BUFFER,
+    }
+
+
 class WebSocketProtocol(WSProtocol):  # type: ignore[misc]
     """The protocol of a connection that has been upgraded."""
 
@@ -53,12 +81,7 @@ class WebSocketProtocol(WSProtocol):  # type: ignore[misc]
         """Whether received bytes are counted: only until the join."""
         self._unadmitted_bytes = gateway.config.unadmitted.join_bytes + UNADMITTED_MARGIN
         """Bytes that may still be received before a valid token. picows' own limit cannot change after the join."""
-        limit = gateway.message_bytes + FRAME_MARGIN
-        # In picows' order: host, path, client side, listener, logger, disconnect on exception, handshake timeout,
-        # auto ping (off: it needs a task per connection; the gateway pings all of them) with its times and strategy,
-        # auto pong, frame size, extra headers, read buffer.
-        never = (False, 0, 0, WSAutoPingStrategy.PING_WHEN_IDLE, False)
-        super().__init__(None, None, False, listener, _log, True, 10, *never, limit, None, READ_BUFFER)
+        super().__init__(*picows_arguments(listener, gateway.message_bytes + FRAME_MARGIN).values())
 
     def buffer_updated(self, size: int) -> None:
         """Process received bytes. After an error they are ignored: picows would parse and accept rejected data."""
