@@ -46,7 +46,7 @@ log: BoundLogger = structlog.wrap_logger(
 def address(peer: Any) -> str:
     """Return the peer address of a connection as text, from the peer name of its socket."""
     if isinstance(peer, str) and peer:
-        return peer  # a Unix socket, see `unix_listener`
+        return peer  # a Unix socket, see `mew.gateway.server`
     return "{}:{}".format(*peer[:2]) if peer else "unknown"
 
 

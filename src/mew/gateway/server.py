@@ -6,18 +6,22 @@
 import asyncio
 import errno
 import gc
+import os
 import signal
 import socket
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import AbstractAsyncContextManager, nullcontext
-from typing import Final, TypeAlias
+from pathlib import Path
+from typing import Any, Final, TypeAlias
 
 import uvicorn
 from uvicorn.server import ServerState
 
+from mew._internal.files import ensure_space_folder
 from mew._internal.logging import log
+from mew._internal.unix_sockets import LocalTransport, gateway_socket, is_of_owner, listen_on_socket
 from mew.errors import MewError
 from mew.gateway.connections import Listener, OpenConnection, descriptors_left
 from mew.gateway.exposure import Origins
@@ -25,7 +29,7 @@ from mew.gateway.gateway import Gateway
 from mew.gateway.http.app import HttpApi
 from mew.gateway.http.exchange import AnswerHeaders
 from mew.gateway.http_protocol import UNSENT_LOOKS, HttpConnection
-from mew.gateway.unix_listener import LocalSockets
+from mew.protocol.errors import Unauthorized
 
 KERNEL_BUFFER: Final = 128 * 1024
 """Bytes in each direction. With larger buffers, the kernel would accept megabytes that a slow reader never reads, and
@@ -42,6 +46,86 @@ SWITCH_SECONDS: Final = 0.001
 
 Company: TypeAlias = AbstractAsyncContextManager[object]
 """A context that runs while the gateway serves: entered once it listens, exited before it stops."""
+
+
+LOCAL_PEER: Final = "local"
+"""The peer in log lines, instead of an address."""
+
+
+class _EveryRequest(Origins):
+    """Allows all requests."""
+
+    def refusal(self, headers: Iterable[tuple[bytes, bytes]]) -> Unauthorized | None:
+        return None
+
+
+class LocalConnection(HttpConnection):
+    """A connection from the owner of the directory."""
+
+    def connection_made(self, transport: Any) -> None:
+        """Set up the connection; disconnect another user before a byte is read."""
+        super().connection_made(LocalTransport(transport))  # type: ignore[arg-type]
+        if not is_of_owner(transport.get_extra_info("socket")):
+            log.warning("connection of another user refused", peer=self._peer)
+            self._deaf = True
+            transport.abort()
+
+
+class LocalSockets:
+    """The Unix sockets of one gateway: `.mew/gateway.sock` of each space, for the owner of its directory.
+
+    No browser can reach them, so `Origin` and `Host` are not checked. The user id and the token of a peer are checked.
+    """
+
+    def __init__(self, gateway: Gateway) -> None:
+        """Start without sockets; `open` creates them."""
+        self._gateway = gateway
+        self._servers: list[asyncio.AbstractServer] = []
+        self._files: dict[Path, tuple[int, int]] = {}
+
+    async def open(self, config: uvicorn.Config, state: ServerState, backlog: int) -> None:
+        """Listen on the socket of each space.
+
+        If that fails, the gateway still serves on its port, and commands report that the socket is missing.
+        """
+        origins, loop = _EveryRequest(self._gateway.config), asyncio.get_running_loop()
+
+        def connection() -> asyncio.Protocol:
+            # No address: the limit per address does not apply to connections of the owner.
+            return LocalConnection(self._gateway, origins, config, state, self._gateway.connections.open(LOCAL_PEER))
+
+        for space in self._gateway.config.spaces:
+            file = gateway_socket(space.directory)
+            try:
+                ensure_space_folder(space.directory)
+                listener = listen_on_socket(file, backlog)
+                self._files[file] = _identity(file)
+            except (OSError, MewError) as error:
+                reason = getattr(error, "strerror", None) or str(error)
+                log.warning("local socket unavailable", space=space.settings.space_id, file=str(file), error=reason)
+                continue
+            self._servers.append(await loop.create_unix_server(connection, sock=listener, backlog=backlog))
+
+    def stop_listening(self) -> None:
+        """Stop accepting connections and remove the socket files that still belong to this gateway."""
+        for server in self._servers:
+            server.close()
+        self._servers = []
+        for file, identity in self._files.items():
+            try:
+                if _identity(file) == identity:
+                    file.unlink()
+            except FileNotFoundError:
+                pass
+            except OSError as error:
+                log.warning("local socket not removed", file=str(file), error=error.strerror)
+        self._files = {}
+
+
+def _identity(file: Path) -> tuple[int, int]:
+    """Return the device and inode of a file, to detect a socket that another gateway has created there since."""
+    status = os.lstat(file)
+    return status.st_dev, status.st_ino
 
 
 class PortInUse(MewError):

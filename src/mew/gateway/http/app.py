@@ -19,12 +19,11 @@ from mew.gateway.exposure import allowed_origins
 from mew.gateway.gateway import Gateway
 from mew.gateway.http.exchange import admit, credentials, exchange_of, paid, peer_of
 from mew.gateway.http.journal import JOURNAL, JournalApi
-from mew.gateway.http.openapi import document
-from mew.gateway.http.proposals import PROPOSAL, ProposalContent
+from mew.gateway.http.openapi import PROPOSAL, document
 from mew.gateway.hub import Hub
 from mew.gateway.metrics import CONTENT_TYPE, exposition, journal_health
 from mew.inspector import InspectorPage
-from mew.protocol import JoinRequest, Poll, Post, ProtocolError, raw_json
+from mew.protocol import JoinRequest, Poll, Post, ProtocolError, SpaceCore, raw_json
 from mew.protocol.errors import (
     AlreadyExists,
     InternalError,
@@ -35,6 +34,8 @@ from mew.protocol.errors import (
     Unauthorized,
 )
 from mew.protocol.explain import MAX_UNITS, explain_message, list_actions
+from mew.protocol.handlers.proposals import proposal_closed_error
+from mew.protocol.proposals import ClosedProposal
 from mew.protocol.work import BYTES_PER_UNIT
 
 FEATURES: Final = (
@@ -54,7 +55,7 @@ EXPLAIN: Final = "/participants/{participant}/explain"
 MILLISECONDS: Final = 1_000
 """Milliseconds per second."""
 NUMBER_LENGTH: Final = 18
-"""Maximum digits of a message number."""
+"""Maximum digits of a message number or a position."""
 
 
 def json_response(body: Any, status: int = 200) -> Response:
@@ -95,7 +96,7 @@ class HttpApi:
             Route(MESSAGES, self.messages, methods=["GET", "POST"]),
             Route(EXPLAIN, self.explained, methods=["GET", "POST"]),
             Route(JOURNAL, JournalApi(self._gateway).read),
-            Route(PROPOSAL, ProposalContent(self._gateway).read),
+            Route(PROPOSAL, self.proposal),
             InspectorPage(),
         ]
         handlers = {
@@ -213,6 +214,23 @@ class HttpApi:
             bill.work, bill.size, bill.received = explanation.units, len(answer), len(message)
         return Response(answer, media_type="application/json")
 
+    async def proposal(self, request: Request) -> Response:
+        """Return the open proposal whose record has this position, with its payload. Requires any token of the space.
+
+        The welcome lists open proposals without their payloads, because payloads may be large.
+        """
+        token = credentials("", request.headers.get("authorization")).token
+        join = JoinRequest(space=request.path_params["id"], token=token)
+        space = self._gateway.lobby.look_in(join)
+        admit(request)
+        position = request.path_params["position"]
+        if not (position.isascii() and position.isdigit() and len(position) <= NUMBER_LENGTH):
+            raise InvalidRequest("the position of a proposal is a whole number")
+        async with paid(self._gateway, space, join) as bill:
+            content = _proposal_content(space, int(position), self._gateway.hubs[space.settings.space_id].clock())
+            bill.size = len(content)
+        return Response(content, media_type="application/json", headers={"cache-control": "no-store"})
+
     async def poll(self, request: Request) -> Response:
         """Return the messages that the participant has received, from the number `since` on."""
         participant, hub = self._authenticated(request)
@@ -254,6 +272,15 @@ class HttpApi:
         space = self._gateway.lobby.authenticate(participant, _asked(request))
         admit(request)
         return participant, self._gateway.hubs[space.settings.space_id]
+
+
+def _proposal_content(space: SpaceCore, position: int, now: int) -> bytes:
+    proposal = space.state.proposal_at(position, now)
+    if proposal is None:
+        raise NotFound(f"there is no open proposal at position {position}, and none was closed within the last hour")
+    if isinstance(proposal, ClosedProposal) or proposal.expires <= now:
+        raise proposal_closed_error(proposal)
+    return proposal.content()
 
 
 def _mail(hub: Hub, participant: str, since: int) -> Response:

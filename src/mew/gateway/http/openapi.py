@@ -11,11 +11,11 @@ from typing import Any, Final
 from mew import __version__
 from mew.gateway.http.journal import JOURNAL, LIVE, MOST_LIMIT, POSITION_DIGITS, USUAL_LIMIT
 from mew.gateway.http.openapi_examples import ACTIONS, EVENT, EXPLAINED, MESSAGES, PAGE, Example
-from mew.gateway.http.proposals import PROPOSAL
 from mew.protocol import ERROR_CODES, PROTOCOL, ProtocolError
 from mew.protocol.envelope import ID_LENGTH
 from mew.protocol.kinds import PROTOCOLS
 
+PROPOSAL: Final = "/spaces/{id}/proposals/{position}"
 JSON: Final = "application/json"
 WHATEVER: Final = (400, 403, 431, 500)
 """Errors any request may get: malformed, page or host not allowed, headers too large, internal error."""
