@@ -21,14 +21,14 @@ from tests.support.hypothesis_settings import examples
 
 
 def expected(entries: list[JournalEntry]) -> list[Record]:
-    found: list[Record] = []
+    records_of_block: list[Record] = []
     for entry in entries:
         if isinstance(entry, Record):
-            found.append(entry)
+            records_of_block.append(entry)
             continue
         for index, message in enumerate(entry.messages):
             data = message[entry.header_bytes :]
-            found.append(
+            records_of_block.append(
                 Record(
                     entry.position + index,
                     entry.time,
@@ -40,7 +40,7 @@ def expected(entries: list[JournalEntry]) -> list[Record]:
                     payload=data,
                 )
             )
-    return found
+    return records_of_block
 
 
 @given(entry_lists)
@@ -96,8 +96,8 @@ def test_large_messages_are_written_as_they_are(sizes: list[int], count: int) ->
         Record(number, 5, "welcome", "alice", payload=bytes([65 + number % 26]) * size)
         for number, size in enumerate(sizes)
     ]
-    found = block_pieces(entries)
-    assert len(found) == count
-    block = b"".join(found)
+    pieces = block_pieces(entries)
+    assert len(pieces) == count
+    block = b"".join(pieces)
     check_block(read_block_head(block), block)
     assert list(decode_block(block)) == entries

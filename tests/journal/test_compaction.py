@@ -30,11 +30,12 @@ from mew.journal.compaction import (
     require_exchange,
     swap_directories,
 )
-from mew.journal.layout import HOUR, SECOND, JournalFolder, Segment
+from mew.journal.layout import HOUR, JournalFolder, Segment
 from mew.journal.segment_reader import read_footer, read_segment, verify_segment
 from mew.journal.segments import write_segment
 from mew.journal.wal import LogWriter
 from mew.protocol.records import Record
+from mew.protocol.timestamps import SECOND
 from tests.journal.crash_points import crashes
 from tests.support.host_requirements import requires
 
@@ -73,8 +74,8 @@ def records(folder: JournalFolder) -> list[Record]:
 
 def read_by_duckdb(root: Path) -> list[int]:
     with duckdb.connect(config={"threads": 1}) as database:
-        found = database.execute(f"SELECT position FROM read_parquet('{root}/**/*.parquet') ORDER BY 1").fetchall()
-    return [position for (position,) in found]
+        rows = database.execute(f"SELECT position FROM read_parquet('{root}/**/*.parquet') ORDER BY 1").fetchall()
+    return [position for (position,) in rows]
 
 
 def everything(path: Path) -> dict[Path, bytes]:
@@ -170,9 +171,9 @@ def test_memory_does_not_grow_with_the_hour(tmp_path: Path) -> None:
         ours, theirs = multiprocessing.Pipe()
         process = CONTEXT.Process(target=peak_of_compaction, args=(folder, theirs))
         process.start()
-        found = int(ours.recv())
+        count = int(ours.recv())
         process.join()
-        return found
+        return count
 
     assert peak("long", 16) < 1.5 * peak("short", 4)
 
@@ -486,19 +487,19 @@ def test_a_glob_that_counts_all_the_while_sees_each_record_once(tmp_path: Path) 
     process = CONTEXT.Process(target=count_all_the_while, args=(folder.root, theirs))
     process.start()
     theirs.close()
-    found = [ours.recv()]
+    counts = [ours.recv()]
     for hour in folder.hours():
         compact_hour(folder, hour)
-        found.append(ours.recv())
+        counts.append(ours.recv())
         while ours.poll():
-            found.append(ours.recv())
+            counts.append(ours.recv())
     ours.send("enough")
     with suppress(EOFError):
         while True:
-            found.append(ours.recv())
+            counts.append(ours.recv())
     process.join()
     assert process.exitcode == 0
     assert len(folder.segments()) == hours
     # A query whose files vanished before it opened them says so, and is simply repeated.
-    assert set(found) - {None} == {expected}
-    assert found.count(expected) >= 5
+    assert set(counts) - {None} == {expected}
+    assert counts.count(expected) >= 5

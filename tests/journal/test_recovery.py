@@ -172,10 +172,10 @@ def test_a_copy_of_the_checkpoint_from_before_retention_s_cut_is_passed_over(lab
     lab.join("carol")
     lab.files.end()
     lab.files.seal_some(every=True)
-    *cut, kept = [record for record in lab.files.folder.segments() if read_footer(record).checkpoint is not None]
-    assert cut
+    *earlier, last = [segment for segment in lab.files.folder.segments() if read_footer(segment).checkpoint is not None]
+    assert earlier
     for segment in lab.files.folder.segments():
-        if segment.last < kept.first:
+        if segment.last < last.first:
             segment.control.unlink()
     lab.files.folder.checkpoint.write_bytes(older)
     assert snapshot(recover(lab.files.folder).state) == snapshot(lab.state)
@@ -318,8 +318,8 @@ def test_whatever_is_left_of_the_last_block_the_rest_is_recovered(
     lab.files.end()
     folder = lab.files.folder
     folder.synced.unlink()
-    kept = tmp_path / "kept"
-    shutil.copytree(folder.root, kept)
+    copy = tmp_path / "copy"
+    shutil.copytree(folder.root, copy)
     sizes = list(cuts(folder))
     assert len(sizes) > 200
     monkeypatch.setattr(os, "fsync", lambda _file: None)  # no power failure here, and a sync would be slow
@@ -332,7 +332,7 @@ def test_whatever_is_left_of_the_last_block_the_rest_is_recovered(
         assert recovered.torn is None if size == start else str(recovered.torn).startswith(torn)
         # The rest can be continued: the next block begins where this one did, in a file of its own.
         assert not folder.log_file(position + 1).exists()
-        shutil.copyfile(kept / last.relative_to(folder.root), last)
+        shutil.copyfile(copy / last.relative_to(folder.root), last)
     assert snapshot(recover(folder).state) == snapshot(lab.state)
 
 
