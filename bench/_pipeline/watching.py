@@ -23,10 +23,11 @@ import msgspec
 
 import mew
 from mew.client import Space
-from mew.journal.layout import SECOND, JournalFolder, Segment
+from mew.journal.layout import JournalFolder, Segment
 from mew.journal.segment_reader import read_control, read_footer, read_frames
 from mew.pipeline.lake import Lake, Progress
 from mew.pipeline.publishing import ACTIVITY, Activity
+from mew.protocol.timestamps import SECOND
 
 SEGMENTS: Final = 30
 WARM_SECONDS: Final = 5.0

@@ -8,12 +8,13 @@ import pytest
 from mew.gateway import journal_access
 from mew.gateway.journal_access import JournalAccess, StreamAudiences
 from mew.journal.block_format import encode_block
-from mew.journal.layout import SECOND, JournalFolder
+from mew.journal.layout import JournalFolder
 from mew.journal.reader import Journal
 from mew.journal.sealing import seal_log
 from mew.journal.wal import LogWriter
 from mew.protocol import GATEWAY, Identity, Record, SpaceCore, Start, records
 from mew.protocol.state import snapshot
+from mew.protocol.timestamps import SECOND
 from mew.testing import MemoryTokens, settings
 
 NOON = 1_763_208_000 * SECOND

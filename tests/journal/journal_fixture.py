@@ -7,10 +7,11 @@ import json
 from pathlib import Path
 
 from mew.journal.block_format import FrameBatch, JournalEntry, decode_block, encode_block
-from mew.journal.layout import HOUR, SECOND, JournalFolder
+from mew.journal.layout import HOUR, JournalFolder
 from mew.journal.sealing import seal_log
 from mew.journal.wal import LogWriter
 from mew.protocol.records import Record
+from mew.protocol.timestamps import SECOND
 
 NOON = 1_763_208_000 * SECOND
 IN_A_BLOCK = 6

@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mew.journal.layout import HOUR, SECOND, JournalFolder, Segment, covering, first_position, segments_in, spaces_in
+from mew.journal.layout import HOUR, JournalFolder, Segment, covering, first_position, segments_in, spaces_in
+from mew.protocol.timestamps import SECOND
 
 TEN = int(datetime(2026, 3, 1, 10, tzinfo=UTC).timestamp()) * SECOND
 NOWHERE = Path("nowhere")

@@ -13,7 +13,7 @@ import pytest
 from mew.journal.arrow import to_arrow
 from mew.journal.block_format import FrameBatch, JournalEntry, encode_block
 from mew.journal.compaction import CompactionDeferred, compact_hour, exclusive_maintenance
-from mew.journal.layout import HOUR, SECOND, JournalFolder, disk_used
+from mew.journal.layout import HOUR, JournalFolder, disk_used
 from mew.journal.retention import (
     InvalidReader,
     delete_expired,
@@ -25,6 +25,7 @@ from mew.journal.segment_reader import verify_segment
 from mew.journal.segments import write_segment
 from mew.journal.wal import LogWriter
 from mew.protocol.records import CHECKPOINT, Record
+from mew.protocol.timestamps import SECOND
 from tests.journal.crash_points import crashes
 
 TEN = int(datetime(2026, 3, 1, 10, tzinfo=UTC).timestamp()) * SECOND

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from mew.journal.layout import SECOND
 from mew.pipeline.jobs.lagging import Lag, lags
 from mew.pipeline.jobs.watching import BatchFinished, CompactionDone, Watch
 from mew.pipeline.lake import Lake
 from mew.pipeline.measuring import CannotMeasure, WatchMetrics, served
+from mew.protocol.timestamps import SECOND
 from tests.pipeline.jobs.growing import Growing
 from tests.pipeline.jobs.lakes import one_by_one
 from tools.journal_generator import generate

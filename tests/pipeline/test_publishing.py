@@ -11,13 +11,14 @@ import pytest
 
 import mew
 from mew.client import Frame, Space, Subscription
-from mew.journal.layout import SECOND, JournalFolder, Segment
+from mew.journal.layout import JournalFolder, Segment
 from mew.journal.reader import Journal
 from mew.journal.segment_reader import read_control, read_frames
 from mew.pipeline.jobs.made import BatchPreview
 from mew.pipeline.jobs.running import Batches
 from mew.pipeline.lake import Lake
 from mew.pipeline.publishing import ACTIVITY, Activity, CannotPublish, PublishedAlarm, Publisher, figures
+from mew.protocol.timestamps import SECOND
 from tests.client.gateway_process import gateway_process
 from tests.pipeline.jobs.lakes import dicts, one_by_one, run_all
 from tests.pipeline.jobs.planting import write_journal

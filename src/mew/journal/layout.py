@@ -17,7 +17,8 @@ from typing import Final
 
 import msgspec
 
-SECOND: Final = 1_000_000
+from mew.protocol.timestamps import SECOND
+
 HOUR: Final = 3600 * SECOND
 NAME_DIGITS: Final = 20
 """Digits of a position in a file name, so that names sort in the order of positions."""

@@ -21,11 +21,12 @@ import pyarrow.compute as pc
 from mew.errors import MewError
 from mew.journal.block_format import CorruptData
 from mew.journal.compaction import exclusive_maintenance
-from mew.journal.layout import NAME_DIGITS, SECOND, JournalFolder, Segment, first_position
+from mew.journal.layout import NAME_DIGITS, JournalFolder, Segment, first_position
 from mew.journal.segment_reader import read_control, read_footer
 from mew.journal.segments import make_synced_folder
 from mew.journal.wal import sync_folder
 from mew.protocol.records import CHECKPOINT
+from mew.protocol.timestamps import SECOND
 
 _NAMED: Final = re.compile(rf"([0-9]{{{NAME_DIGITS}}})-([0-9]{{{NAME_DIGITS}}})\.(?:control|frames)\.parquet")
 _READER: Final = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]*")

@@ -22,9 +22,9 @@ import pyarrow.parquet as pq
 from mew.client import ConnectionLost, Format, ProtocolError, Space, Stream, connect
 from mew.client.errors import JournalUnavailable, Paused, RateLimited
 from mew.errors import MewError
-from mew.journal.layout import SECOND
 from mew.pipeline.jobs.made import BatchPreview
 from mew.pipeline.schemas import AUDIT, OPEN, STREAM_ACTIVITY
+from mew.protocol.timestamps import SECOND
 
 WAITING: Final = 10_000
 """Figures that wait at most; then the oldest go."""

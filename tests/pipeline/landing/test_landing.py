@@ -8,11 +8,12 @@ from pyspark.sql import SparkSession
 
 from mew.journal.compaction import TRASH_HOURS, compact_hour, exclusive_maintenance
 from mew.journal.kafka.address import parse_topic_url
-from mew.journal.layout import HOUR, SECOND, JournalFolder
+from mew.journal.layout import HOUR, JournalFolder
 from mew.journal.reader import Journal
 from mew.pipeline.lake import Lake
 from mew.pipeline.landing import topic
 from mew.pipeline.landing.landing import TIDY_SECONDS, Ingest, own_journal
+from mew.protocol.timestamps import SECOND
 from tests.journal.journal_fixture import JournalFixture
 
 NOBODY = "kafka://127.0.0.1:1/lab"

@@ -19,9 +19,10 @@ from mew.cli.common.io import Progress, bar
 from mew.cli.journal.options import JournalLocation, RecordOptions, folder_of
 from mew.journal.block_format import CorruptData
 from mew.journal.export import RecordFilter, complete_file, last_records, record_to_json, write_jsonl
-from mew.journal.layout import CONTROL_SUFFIX, FRAMES_SUFFIX, HOUR, SECOND, JournalFolder
+from mew.journal.layout import CONTROL_SUFFIX, FRAMES_SUFFIX, HOUR, JournalFolder
 from mew.journal.reader import Journal, RecordsMissing
 from mew.protocol.records import Record
+from mew.protocol.timestamps import SECOND
 
 app = App(name="journal", help="Inspect, verify and export the event journal of a space.", help_epilogue="")
 

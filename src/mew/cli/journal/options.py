@@ -16,7 +16,8 @@ from cyclopts import Parameter
 
 from mew.cli.common.errors import UsageError
 from mew.journal.export import RecordFilter
-from mew.journal.layout import SECOND, JournalFolder, spaces_in
+from mew.journal.layout import JournalFolder, spaces_in
+from mew.protocol.timestamps import SECOND
 
 _AGO: Final = re.compile(r"([0-9]{1,9})(s|m|h|d)")
 _SECONDS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86_400}

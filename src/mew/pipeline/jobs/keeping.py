@@ -17,11 +17,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from mew.journal.layout import SECOND
 from mew.pipeline import schemas
 from mew.pipeline.control.stays import CHECKPOINT
 from mew.pipeline.lake import parts
 from mew.pipeline.lake.values import ParquetPart
+from mew.protocol.timestamps import SECOND
 
 ROWS: Final = 200_000
 """That many are written at a time, or somewhat more."""

@@ -9,10 +9,11 @@ from pathlib import Path
 import msgspec
 
 from mew.errors import MewError
-from mew.journal.layout import SECOND, JournalFolder
+from mew.journal.layout import JournalFolder
 from mew.journal.reader import Journal
 from mew.pipeline.jobs.planning import spaces_of
 from mew.pipeline.lake.values import Progress
+from mew.protocol.timestamps import SECOND
 
 
 class Lag(msgspec.Struct, frozen=True):

@@ -12,7 +12,6 @@ from typing import Any, Final
 import msgspec
 import numpy as np
 
-from mew.journal.layout import SECOND
 from mew.pipeline.kernel.histogram import buckets
 from mew.pipeline.kernel.summary import WindowPartial
 from mew.pipeline.kernel.windows import WIDTHS
@@ -21,6 +20,7 @@ from mew.pipeline.lookup.asking import query
 from mew.pipeline.stitch.activity import MINUTE
 from mew.pipeline.stitch.state import STITCH_VERSION, MinuteState, State, StreamState, WriterState, encode_state
 from mew.protocol.records import FRAME_REJECTED
+from mew.protocol.timestamps import SECOND
 
 _WINDOWS: Final = """
 with known as (

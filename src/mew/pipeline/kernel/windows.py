@@ -11,11 +11,11 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
-from mew.journal.layout import SECOND
 from mew.pipeline import schemas
 from mew.pipeline.kernel.flow import Flow, runs
 from mew.pipeline.kernel.histogram import BUCKETS, buckets, rank, upper
 from mew.pipeline.kernel.summary import WindowPartial
+from mew.protocol.timestamps import SECOND
 
 WIDTHS: Final = (1, 60)
 """In seconds."""

@@ -22,7 +22,7 @@ from pyspark.sql import SparkSession
 from mew.errors import MewError
 from mew.journal.compaction import TRASH_HOURS, compact_hour, empty_trash, hours_to_compact
 from mew.journal.kafka.address import TopicUrl
-from mew.journal.layout import HOUR, SECOND, JournalFolder, spaces_in
+from mew.journal.layout import HOUR, JournalFolder, spaces_in
 from mew.journal.segments import make_synced_folder
 from mew.pipeline.lake import Lake
 from mew.pipeline.lake.alarms import Alarm
@@ -31,6 +31,7 @@ from mew.pipeline.landing.judging import Judged, select_messages
 from mew.pipeline.landing.keeping import Landings
 from mew.pipeline.landing.topic import Topic, TopicSource
 from mew.pipeline.landing.values import IngestPosition, LandingDone, LandingError, LandingPlan, Offsets
+from mew.protocol.timestamps import SECOND
 
 MOST_MESSAGES: Final = 5_000
 """Of each partition in one landing."""

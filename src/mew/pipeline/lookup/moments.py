@@ -11,13 +11,13 @@ from typing import Any, Final
 
 import msgspec
 
-from mew.journal.layout import SECOND
 from mew.pipeline.control.moment import state_at
 from mew.pipeline.lake.lake import Lake
 from mew.pipeline.lake.values import LakeError, Progress
 from mew.pipeline.lookup.asking import query
 from mew.protocol.kinds import STREAM_DATA
 from mew.protocol.records import ENVELOPE, FRAME, Record
+from mew.protocol.timestamps import SECOND
 
 SNAPSHOT: Final = "/at/"
 """Between a space's name and a position, in the name of a part of a state file."""

@@ -5,7 +5,7 @@ Plain values that cross processes. Made by `control`, read by the stitch.
 
 import msgspec
 
-from mew.journal.layout import SECOND
+from mew.protocol.timestamps import SECOND
 
 MINUTE = 60 * SECOND
 

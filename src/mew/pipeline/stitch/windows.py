@@ -9,11 +9,11 @@ from typing import Any
 
 import pyarrow as pa
 
-from mew.journal.layout import SECOND
 from mew.pipeline import schemas
 from mew.pipeline.kernel.histogram import buckets, quantile
 from mew.pipeline.kernel.summary import WindowPartial
 from mew.pipeline.kernel.windows import ROW_SCHEMA, WIDTHS
+from mew.protocol.timestamps import SECOND
 
 
 class OpenWindows:
