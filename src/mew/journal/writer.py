@@ -20,7 +20,7 @@ from mew.journal.block_format import FrameBatch, JournalEntry
 from mew.journal.layout import HOUR, JournalFolder, first_position
 from mew.journal.settings import JournalSettings
 from mew.journal.wal import LogWriter, identity_of, save_checkpoint
-from mew.protocol.records import CHECKPOINT, Record
+from mew.protocol.records import CHECKPOINT, FRAME, Record
 
 WRITE_RETRY_SECONDS: Final = 0.2
 """Delay before a failed write is retried, in seconds."""
@@ -128,7 +128,6 @@ class FlushThread(threading.Thread):
         """Prepare the thread for a writer; it is not started."""
         super().__init__(name=f"journal {space}", daemon=True)
         self.wake = threading.Event()
-        """Set when the writer's deadline has changed, or when there is something to do."""
         self._writer = writer
         self._stopping = False
 
@@ -177,7 +176,6 @@ class JournalWriter:
         self._drops = settings.on_error == "continue"
         self._interval = settings.interval_ms / 1000
 
-        # Used by the event loop only.
         self._added: list[JournalEntry] = []
         self._urgent = False
         """Whether the added entries include a control record."""
@@ -246,7 +244,8 @@ class JournalWriter:
             late = now >= self._due  # the thread may be in an fsync; frames do not wait for that
             if self._urgent or self._always or late:
                 self._urgent = False
-                self.flush()
+                with self._lock:
+                    self._write()
             elif (
                 self._waiting >= DIRECT_WRITE_ENTRIES
                 and self._running_sync is None
@@ -341,10 +340,8 @@ class JournalWriter:
         self._waiting = 0
         while self._committed:
             self._unwritten += self._committed.popleft()
-        if isinstance(self.disk, RecordGap):
-            self._drop_to_checkpoint()
-        if isinstance(self.disk, SyncLost) and self._drops:
-            self._drop(len(self._unwritten))
+        if self.disk is not HEALTHY and self._drops:
+            self._drop_unwritable()
         if not self._unwritten or isinstance(self.disk, SyncLost):
             return
         try:
@@ -357,7 +354,7 @@ class JournalWriter:
         running = self._running_sync
         if running is not None and running.error is not None:
             self._finish_sync(running)  # it failed during this write, which must not be acknowledged then
-        if not isinstance(self.disk, SyncLost):
+        if self.disk is not HEALTHY and not isinstance(self.disk, SyncLost):
             self._change_disk(HEALTHY)
 
     def _write_blocks(self) -> None:
@@ -365,12 +362,12 @@ class JournalWriter:
         for entries in blocks_of(self._unwritten):
             if entries[0].time // HOUR != self._file_hour:
                 self._end_file()
-            self._check_folder()
-            if isinstance(self.disk, SyncLost):
+                if isinstance(self.disk, SyncLost):
+                    return
+            if self._file is None and self._is_replaced():
                 return
             self._append(entries)
-            self._check_file()
-            if isinstance(self.disk, SyncLost):
+            if self._is_deleted():
                 return
             del self._unwritten[: len(entries)]
 
@@ -409,8 +406,7 @@ class JournalWriter:
         self._finish_sync(FileSync(self._file, self.written).run())
         file, self._file = self._file, None
         self._file_until = _NEVER
-        # All its contents were synced or are lost. An error from close() changes nothing and must not end the thread.
-        with suppress(OSError):
+        with suppress(OSError):  # its contents were synced or are lost: an error must not end the thread
             file.close()
         if not file.size:
             with suppress(OSError):
@@ -456,29 +452,33 @@ class JournalWriter:
         """Stop writing until a restart. Neither the last entries nor any later one is acknowledged."""
         self._change_disk(SyncLost(problem), where)
 
-    def _check_folder(self) -> None:
-        """Detect that another folder has replaced the log folder. A missing one may come back: a write error."""
-        if self._file is None and identity_of(self._folder.log) not in (None, self._log_identity):
-            self._lose(JOURNAL_DELETED, self._folder.log)
+    def _is_replaced(self) -> bool:
+        """Whether another folder has replaced the log folder. A missing one may come back: that is a write error."""
+        if identity_of(self._folder.log) in (None, self._log_identity):
+            return False
+        self._lose(JOURNAL_DELETED, self._folder.log)
+        return True
 
-    def _check_file(self) -> None:
-        """Detect that the current file was deleted or moved."""
+    def _is_deleted(self) -> bool:
+        """Whether the current file was deleted or moved."""
         now = time.monotonic()
         if self._file is None or now < self._file_check_at:
-            return
+            return False
         self._file_check_at = now + FILE_CHECK_SECONDS
-        if not self._file.is_in_place():
-            self._lose(JOURNAL_DELETED, self._folder.log)
+        if self._file.is_in_place():
+            return False
+        self._lose(JOURNAL_DELETED, self._folder.log)
+        return True
 
-    def _drop_to_checkpoint(self) -> None:
-        """Drop all entries before the last checkpoint, or all if there is none. A checkpoint begins a new file."""
-        end = len(self._unwritten)
-        for index, entry in enumerate(self._unwritten):
-            if isinstance(entry, Record) and entry.event == CHECKPOINT:
-                end = index
-        if end < len(self._unwritten):
-            self._end_file()
-        self._drop(end)
+    def _drop_unwritable(self) -> None:
+        """Drop what can never be written: in a gap all entries before the last checkpoint, without a disk all."""
+        count = len(self._unwritten)
+        if isinstance(self.disk, RecordGap):
+            events = [entry.event if isinstance(entry, Record) else FRAME for entry in self._unwritten]
+            if CHECKPOINT in events:
+                count -= events[::-1].index(CHECKPOINT) + 1
+                self._end_file()  # a checkpoint begins a new file
+        self._drop(len(self._unwritten) if isinstance(self.disk, SyncLost) else count)
 
     def _drop(self, count: int) -> None:
         for entry in self._unwritten[:count]:
