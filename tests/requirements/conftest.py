@@ -1,7 +1,8 @@
 """Requirements are tested at every transport that `--transport` names: `--transport websocket,memory,http`.
 
 In the core, all tests run. At another transport, only the tests marked `@pytest.mark.transport` run: those whose
-subject is the transport, and some of each area of requirements. `--whole-matrix` runs all tests at each transport.
+subject is the transport, and some of each area of requirements. `@pytest.mark.transport("memory", "websocket")` runs a
+test at these two only. `--whole-matrix` runs all tests at each transport.
 
 `open_space(**configuration)` opens a space there. `tests.requirements.transports` says what each transport shows.
 `@pytest.mark.transports("core", "memory")` names the transports that can show a requirement, where not all can.
@@ -16,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from tests.requirements.transports import LIKE, Transport, open_transport
+from tests.requirements.transports import LIKE, TRANSPORTS, Transport, open_transport
 
 FOLDER = Path(__file__).parent
 
@@ -49,7 +50,8 @@ def _is_selected(item: pytest.Item, config: pytest.Config) -> bool:
     possible = item.get_closest_marker("transports")
     if possible is not None and LIKE.get(transport, transport) not in possible.args:
         return False
-    is_marked = item.get_closest_marker("transport") is not None
+    marked = item.get_closest_marker("transport")
+    is_marked = marked is not None and transport in (marked.args or TRANSPORTS)
     return transport == "core" or is_marked or bool(config.getoption("--whole-matrix"))
 
 

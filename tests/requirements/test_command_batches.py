@@ -23,7 +23,7 @@ from tests.requirements.transports import Transport
 from tests.support.histories import ALL_VERBS, CONFIGURATION, History, Step, histories, opened
 from tests.support.hypothesis_settings import examples
 
-pytestmark = pytest.mark.transport
+pytestmark = pytest.mark.transport("memory", "websocket")
 
 Deed = Callable[[Any, list[Any]], object]
 """A client's action, to be repeated in another space by the client with the same number."""

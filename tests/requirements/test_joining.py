@@ -23,6 +23,7 @@ def test_a_bearer_token_is_welcomed_before_anything_is_sent(open_space: Transpor
     assert alice.take("system/welcome")["payload"]["you"]["id"] == "alice"
 
 
+@pytest.mark.transport("memory", "websocket")
 @pytest.mark.requirement("JOIN-02")
 @pytest.mark.parametrize("name", ["participantId", "participant_id", "participant"])
 @pytest.mark.parametrize("head", [{"type": "join"}, {"kind": "system/join"}])

@@ -752,7 +752,6 @@ def test_an_anonymous_owner_has_no_grace(open_space: Transport, policy: str) -> 
     assert bob.take("stream/close")["payload"]["stream_id"] == lonely
 
 
-@pytest.mark.transport
 @pytest.mark.requirement("OWN-30")
 @pytest.mark.transports("core", "memory", "websocket")
 @examples(40, allow=[HealthCheck.function_scoped_fixture])

@@ -95,7 +95,7 @@ def test_positions_rise_by_one_from_nought_restarts_included(open_space: Transpo
     assert lab.state.position == len(lab.records) - 1
 
 
-@pytest.mark.transport
+@pytest.mark.transport("memory", "websocket")
 @pytest.mark.requirement("REC-01")
 @pytest.mark.transports("memory", "websocket")
 @at_a_gateway
@@ -122,7 +122,7 @@ def test_times_never_decrease_though_the_clock_does(open_space: Transport) -> No
     assert (lab.records[0].time, lab.records[-1].time) == (began, began + 3590 * 1_000_000)
 
 
-@pytest.mark.transport
+@pytest.mark.transport("memory", "websocket")
 @pytest.mark.requirement("REC-02")
 @pytest.mark.transports("memory", "websocket")
 def test_times_never_decrease_though_the_clock_of_a_gateway_does(open_space: Transport) -> None:
@@ -136,7 +136,7 @@ def test_times_never_decrease_though_the_clock_of_a_gateway_does(open_space: Tra
     assert all(earlier.time <= later.time for earlier, later in pairwise(lab.records))
 
 
-@pytest.mark.transport
+@pytest.mark.transport("memory", "websocket")
 @pytest.mark.requirement("REC-03")
 @pytest.mark.transports("memory", "websocket")
 def test_the_start_of_a_gateway_is_recorded_with_its_epoch_and_configuration(open_space: Transport) -> None:
@@ -412,7 +412,7 @@ def test_the_records_alone_give_the_state_of_the_running_space(open_space: Trans
         assert snapshot(state) == snapshot(lab.state)
 
 
-@pytest.mark.transport
+@pytest.mark.transport("memory", "websocket")
 @pytest.mark.requirement("REC-13")
 @pytest.mark.transports("memory", "websocket")
 @at_a_gateway
@@ -599,7 +599,7 @@ def test_every_welcome_can_be_made_again_from_the_records(open_space: Transport,
     assert_welcomes_can_be_made_again(played(open_space, steps))
 
 
-@pytest.mark.transport
+@pytest.mark.transport("memory", "websocket")
 @pytest.mark.requirement("REC-17")
 @pytest.mark.transports("memory", "websocket")
 @at_a_gateway

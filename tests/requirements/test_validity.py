@@ -847,7 +847,6 @@ def essence(lab: Any) -> dict[str, Any]:
     return state
 
 
-@pytest.mark.transport
 @pytest.mark.requirement("VAL-23")
 @pytest.mark.sockets("alice")
 @pytest.mark.parametrize(
@@ -878,7 +877,7 @@ def outcome(open_space: Transport, message: bytes, *, posted: bool) -> tuple[str
     return code, [message.raw for message in bob.inbox()]
 
 
-@pytest.mark.transport
+@pytest.mark.transport("memory", "websocket")
 @pytest.mark.requirement("VAL-24")
 @pytest.mark.transports("core", "memory", "websocket")
 @pytest.mark.parametrize("message", [message for _, message in [*REFUSED, REFUSED_REGISTER]] + CARRIED_OUT)
@@ -1049,7 +1048,7 @@ NO_IDS = [
 IDS = ["a", "0", "A.b_c@d:e-f", "a" * 128, "gateway2", "systems", "gate-way", "x:system"]
 
 
-@pytest.mark.transport
+@pytest.mark.transport("websocket")
 @pytest.mark.requirement("VAL-26")
 @pytest.mark.transports("core", "memory", "websocket")
 @pytest.mark.parametrize("name", NO_IDS)
@@ -1087,7 +1086,7 @@ def test_no_token_admits_anybody_under_a_name_that_is_none(open_space: Transport
     assert lab.post(name, {"kind": "chat", "payload": {"text": "hi"}}).body["error"] == "unauthorized"
 
 
-@pytest.mark.transport
+@pytest.mark.transport("websocket")
 @pytest.mark.requirement("VAL-26")
 @pytest.mark.transports("core", "memory", "websocket")
 @pytest.mark.parametrize("name", IDS)
