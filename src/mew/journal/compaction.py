@@ -6,7 +6,6 @@ exchanged in one system call. The old folder stays in the trash for readers that
 
 import ctypes
 import errno
-import fcntl
 import os
 import platform
 import re
@@ -20,12 +19,13 @@ from typing import Final
 import msgspec
 import pyarrow as pa
 
+from mew._internal.files import FileLock, LockHeld, make_folder, sync
 from mew.errors import MewError
 from mew.journal.block_format import CorruptData
 from mew.journal.layout import NAME_DIGITS, JournalFolder, Segment, segments_in
 from mew.journal.segment_reader import merged_tables, read_control, read_footer, verify_segment
-from mew.journal.segments import SegmentDamaged, make_synced_folder, write_segment
-from mew.journal.wal import read_blocks, sync_folder
+from mew.journal.segments import SegmentDamaged, write_segment
+from mew.journal.wal import read_blocks
 
 _FROM_HERE: Final = -100
 """AT_FDCWD: a relative path is relative to the working directory."""
@@ -54,7 +54,7 @@ def swap_directories(one: Path, other: Path) -> None:
     """Exchange the names of two paths atomically, and wait until both names are fsynced."""
     _exchange_names(one, other)
     for parent in {one.parent, other.parent}:
-        sync_folder(parent)
+        sync(parent)
 
 
 def require_exchange(one: Path, other: Path) -> None:
@@ -108,7 +108,6 @@ FREE_DISK_BYTES: Final = 64_000_000
 """Free disk space that must remain, in bytes."""
 TRASH_HOURS: Final = 1
 """How long replaced segments stay in the trash for readers that still have them open, in hours."""
-_MODE: Final = 0o600
 
 
 class CompactionDeferred(MewError):
@@ -168,7 +167,7 @@ def compact_hour(folder: JournalFolder, hour: Path, *, file_bytes: int = COMPACT
         _require_sealed(folder, hour)
         segments = segments_in(hour)
         new = folder.trash / _trash_name(folder, segments)
-        make_synced_folder(folder.trash)
+        make_folder(folder.trash)
         require_exchange(folder.trash, hour.parent)
         _require_room(folder.trash, segments)
         if new.exists():
@@ -190,16 +189,13 @@ def compact_hour(folder: JournalFolder, hour: Path, *, file_bytes: int = COMPACT
 @contextmanager
 def exclusive_maintenance(folder: JournalFolder) -> Iterator[None]:
     """Lock the space against other compaction and retention, or raise `CompactionDeferred` if it is locked."""
-    make_synced_folder(folder.log)
-    lock = os.open(folder.log / "compact.lock", os.O_RDWR | os.O_CREAT, _MODE)
+    make_folder(folder.log)
     try:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise CompactionDeferred(f"another process maintains the journal of {folder.space!r}") from None
+        lock = FileLock(folder.log / "compact.lock")
+    except LockHeld:
+        raise CompactionDeferred(f"another process maintains the journal of {folder.space!r}") from None
+    with lock:
         yield
-    finally:
-        os.close(lock)
 
 
 def _require_sealed(folder: JournalFolder, hour: Path) -> None:
@@ -285,7 +281,7 @@ def _give_back(old: Path, hour: Path, names: set[str]) -> None:
     for name in late:
         (old / name).rename(hour / name)
     if late:
-        sync_folder(hour)
+        sync(hour)
 
 
 # ---------------------------------------------------------------------------------------------------------------- trash

@@ -10,12 +10,13 @@ from pathlib import Path
 
 import msgspec
 
+from mew._internal.files import sync
 from mew.errors import MewError
 from mew.journal import wal
 from mew.journal.block_format import FrameCount, skim_block
 from mew.journal.layout import JournalFolder, Segment, first_position, segments_in
 from mew.journal.reader import MissingFile
-from mew.journal.wal import LogDamaged, read_blocks, sync_folder, synced_bytes
+from mew.journal.wal import LogDamaged, read_blocks, synced_bytes
 from mew.protocol import Record, SnapshotVersionError, SpaceState, fold
 from mew.protocol.fold import advance_frame_number
 from mew.protocol.records import CHECKPOINT
@@ -147,7 +148,7 @@ def truncate_torn_tail(folder: JournalFolder) -> str | None:
         if end:
             break
         path.unlink()
-        sync_folder(folder.log)
+        sync(folder.log)
     return torn
 
 

@@ -8,9 +8,7 @@ crash in between leaves an uncommitted frames file, which the next run deletes. 
 that lists frames but has none, which counts as damage.
 """
 
-import os
 import re
-import uuid
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
@@ -18,13 +16,12 @@ from typing import Final
 import msgspec
 import pyarrow.compute as pc
 
+from mew._internal.files import make_folder, replacing, sync
 from mew.errors import MewError
 from mew.journal.block_format import CorruptData
 from mew.journal.compaction import exclusive_maintenance
 from mew.journal.layout import NAME_DIGITS, JournalFolder, Segment, first_position
 from mew.journal.segment_reader import read_control, read_footer
-from mew.journal.segments import make_synced_folder
-from mew.journal.wal import sync_folder
 from mew.protocol.records import CHECKPOINT
 from mew.protocol.timestamps import SECOND
 
@@ -113,7 +110,7 @@ def _remove(segment: Segment) -> bool:
     committed = segment.control.exists()
     if committed:
         segment.control.unlink()
-        sync_folder(segment.hour)
+        sync(segment.hour)
     segment.frames.unlink(missing_ok=True)
     return committed
 
@@ -126,28 +123,18 @@ def _remove_empty(hour: Path) -> None:
     for path in left:
         path.unlink()
     hour.rmdir()
-    sync_folder(hour.parent)
+    sync(hour.parent)
     if not any(hour.parent.iterdir()):
         hour.parent.rmdir()
-        sync_folder(hour.parent.parent)
+        sync(hour.parent.parent)
 
 
 def register_reader(folder: JournalFolder, name: str, position: int, epoch: str = "") -> None:
     """Record that a reader has read everything below `position`, and nothing from there on. The rest is retained."""
     path = _reader_file(folder, name)
-    make_synced_folder(path.parent)
-    # A separate file for each call: two callers may register the same reader concurrently.
-    temporary = path.with_suffix(f".{uuid.uuid4().hex}{_TEMPORARY}")
-    try:
-        with temporary.open("xb") as file:
-            file.write(msgspec.json.encode(RegisteredReader(position, epoch)))
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(path)
-    except OSError:
-        temporary.unlink(missing_ok=True)
-        raise
-    sync_folder(path.parent)
+    make_folder(path.parent)
+    with replacing(path) as file:
+        file.write(msgspec.json.encode(RegisteredReader(position, epoch)))
 
 
 def unregister_reader(folder: JournalFolder, name: str) -> None:

@@ -16,12 +16,13 @@ from typing import BinaryIO, Final, cast
 
 import pyarrow as pa
 
+from mew._internal.files import sync
 from mew.journal.arrow import to_batches
 from mew.journal.block_format import BLOCK_HEAD_BYTES, BlockHead, CorruptData, check_block, read_block_head
 from mew.journal.layout import FRAMES_SUFFIX, NAME_DIGITS, JournalFolder, Segment, first_position, segments_in
 from mew.journal.segment_reader import verify_segment
 from mew.journal.segments import write_segment
-from mew.journal.wal import Block, LogDamaged, read_blocks, sync_folder
+from mew.journal.wal import Block, LogDamaged, read_blocks
 
 _PIECE_RECORDS: Final = 16_384
 _PIECE_BYTES: Final = 8 << 20
@@ -105,7 +106,7 @@ def _remove_strays(hour: Path, first: int) -> None:
         last = int(path.name.removesuffix(FRAMES_SUFFIX).partition("-")[2])
         if not Segment(hour, first, last).control.exists():
             path.unlink()
-            sync_folder(hour)
+            sync(hour)
 
 
 def _keep_folders(folder: JournalFolder, hour: Path) -> None:
@@ -115,7 +116,7 @@ def _keep_folders(folder: JournalFolder, hour: Path) -> None:
     """
     while hour != folder.root:
         hour = hour.parent
-        sync_folder(hour)
+        sync(hour)
 
 
 def _last(log: Path) -> int:
@@ -177,4 +178,4 @@ def _blocks(log: Path) -> Iterator[Block]:
 
 def _delete(log: Path) -> None:
     log.unlink()
-    sync_folder(log.parent)
+    sync(log.parent)

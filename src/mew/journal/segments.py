@@ -16,10 +16,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from mew._internal.files import make_folder, sync
 from mew.journal.arrow import SCHEMA, SCHEMA_VERSION
 from mew.journal.block_format import CorruptData
 from mew.journal.layout import NAME_DIGITS, Segment
-from mew.journal.wal import sync_folder
 from mew.protocol.records import CHECKPOINT, ENVELOPE, FRAME, START
 
 CHECKSUM_KEY: Final = b"mew.checksum"
@@ -228,7 +228,7 @@ def _publish(path: Path, name: Path) -> None:
     with path.open("rb") as file:
         os.fsync(file.fileno())
     path.replace(name)
-    sync_folder(name.parent)
+    sync(name.parent)
 
 
 FOOTER_KEY: Final = b"mew.segment"
@@ -270,7 +270,7 @@ def write_segment(hour: Path, batches: Iterable[pa.RecordBatch | pa.Table], *, c
 
     At least one record is required. A segment of the same range is replaced. A failed write leaves no files behind.
     """
-    make_synced_folder(hour)
+    make_folder(hour)
     draft = SegmentWriter(hour)
     try:
         for table in _gathered(batches):
@@ -296,15 +296,6 @@ def _publish_segment(draft: SegmentWriter, *, compacted: bool) -> Segment:
     )
     draft.publish_control({FOOTER_KEY: msgspec.json.encode(footer)})
     return segment
-
-
-def make_synced_folder(folder: Path) -> None:
-    """Create a folder and its parents, and fsync their names so that a crash cannot lose them."""
-    if folder.is_dir():
-        return
-    make_synced_folder(folder.parent)
-    folder.mkdir(exist_ok=True)
-    sync_folder(folder.parent)
 
 
 def _gathered(batches: Iterable[pa.RecordBatch | pa.Table]) -> Iterator[pa.Table]:

@@ -13,6 +13,7 @@ from typing import Final
 
 import msgspec
 
+from mew._internal.files import sync
 from mew.journal.block_format import (
     BLOCK_HEAD_BYTES,
     MAGIC,
@@ -167,15 +168,6 @@ def synced_bytes(folder: JournalFolder, path: Path) -> int:
     return size if first_position(path) == first else 0
 
 
-def sync_folder(folder: Path) -> None:
-    """Wait until the names in a folder are fsynced."""
-    opened = _opened_folder(folder)
-    try:
-        os.fsync(opened)
-    finally:
-        os.close(opened)
-
-
 def _opened_folder(folder: Path) -> int:
     return os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
 
@@ -195,7 +187,7 @@ def save_checkpoint(folder: JournalFolder, record: Record) -> None:
     finally:
         os.close(file)
     new.replace(folder.checkpoint)
-    sync_folder(folder.log)
+    sync(folder.log)
 
 
 def load_checkpoint(folder: JournalFolder) -> Record | None:

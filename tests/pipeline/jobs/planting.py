@@ -8,9 +8,10 @@ import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from mew._internal.files import make_folder
 from mew.journal.arrow import SCHEMA
 from mew.journal.layout import HOUR, JournalFolder
-from mew.journal.segments import SegmentWriter, data_record_mask, make_synced_folder
+from mew.journal.segments import SegmentWriter, data_record_mask
 from mew.journal.segments import _publish_segment as _publish
 from mew.protocol.records import Record
 
@@ -42,7 +43,7 @@ def write_journal(root: Path, space: str, records: Iterable[Record], *, most: in
 
 def _write(folder: JournalFolder, records: Sequence[Record]) -> None:
     hour = folder.hour(records[0].time)
-    make_synced_folder(hour)
+    make_folder(hour)
     draft = Forged(hour)
     draft.put(pa.Table.from_pylist([msgspec.structs.asdict(each) for each in records], schema=SCHEMA))
     _publish(draft, compacted=False)

@@ -19,11 +19,11 @@ from typing import Any, Final
 import msgspec
 from pyspark.sql import SparkSession
 
+from mew._internal.files import make_folder
 from mew.errors import MewError
 from mew.journal.compaction import TRASH_HOURS, compact_hour, empty_trash, hours_to_compact
 from mew.journal.kafka.address import TopicUrl
 from mew.journal.layout import HOUR, JournalFolder, spaces_in
-from mew.journal.segments import make_synced_folder
 from mew.pipeline.lake import Lake
 from mew.pipeline.lake.alarms import Alarm
 from mew.pipeline.landing import reading, writing
@@ -88,7 +88,7 @@ class Ingest:
 
     def arrivals(self) -> Iterator[IngestResult]:
         """Land what is there, one landing after the other, until nothing is new."""
-        make_synced_folder(self.journal)
+        make_folder(self.journal)
         while True:
             self._tidy()
             arrived = self.land()

@@ -12,11 +12,12 @@ import msgspec
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
+from mew._internal.files import sync
 from mew.journal import segment_reader
 from mew.journal.kafka.messages import checked_head
 from mew.journal.layout import JournalFolder
 from mew.journal.segments import write_segment
-from mew.journal.wal import Block, sync_folder
+from mew.journal.wal import Block
 from mew.pipeline.landing.values import IngestPosition, LandingError, SegmentPlan
 from mew.pipeline.spread import run_on_spark, spread_local
 
@@ -44,7 +45,7 @@ def clear(pieces: Sequence[SegmentPlan], known: Mapping[str, IngestPosition], jo
             if segment.first > last and (space, segment.first, segment.last) not in planned:
                 # The commit mark first: without it there is no segment.
                 segment.control.unlink()
-                sync_folder(segment.hour)
+                sync(segment.hour)
                 segment.frames.unlink(missing_ok=True)
 
 
