@@ -52,7 +52,7 @@ def test_every_event_stands_there() -> None:
 
 def test_every_order_stands_there_with_its_hook() -> None:
     hooks = [name.removeprefix("on_") for name in vars(ControlHandler) if name.startswith("on_")]
-    assert [(order, hook) for order, hook, _ in table("Being told what to do")] == [
+    assert [(order, hook) for order, hook, _ in table("Control requests")] == [
         (f"space.{name}", f"on_{name}") for name in hooks
     ]
     assert all(callable(getattr(Space, name)) for name in hooks)

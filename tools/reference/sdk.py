@@ -41,7 +41,7 @@ SECTIONS: Final = {
         _names("mew.client", "McpAnswer ToolResult Proposal Proposals IncomingProposal Reasoning"),
     ),
     "Offering tools": ("", _names("mew.client", "Participant McpHandler serve current_request notify")),
-    "Being told what to do": ("", _names("mew.client", "ControlHandler ControlRequest Status")),
+    "Control requests": ("", _names("mew.client", "ControlHandler ControlRequest Status")),
     "Events": (
         "What `Space.events` gives.",
         _names(

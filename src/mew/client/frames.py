@@ -89,7 +89,10 @@ class Gap(msgspec.Struct, frozen=True):
     position_after: int
     """The journal position at the new welcome."""
     streams: Mapping[str, int]
-    """The number of missed frames of each open stream, by stream id. Streams opened in the meantime are included."""
+    """The number of missed frames of each open stream, by stream id. Streams opened in the meantime are included.
+
+    A stream with targets is left out if this participant is not one of them: it receives no data of such a stream.
+    """
     ended: tuple[str, ...] = ()
     """Ids of the streams that ended in the meantime; how many of their frames were missed is unknown."""
 

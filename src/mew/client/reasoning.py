@@ -123,5 +123,8 @@ def in_context(space: "Space", draft: OutgoingEnvelope) -> OutgoingEnvelope:
 
 
 def reasoning(space: "Space", message: str | None = None, *, to: Names = ()) -> Reasoning:
-    """Publish reasoning: use `async with`, `say` thoughts, and `conclude`. Envelopes sent within carry its context."""
+    """Publish reasoning: use `async with`, `say` thoughts, and `conclude`.
+
+    Envelopes that are sent within carry its context, except `stream/*`, `system/*` and those with their own context.
+    """
     return Reasoning(space, message, to)

@@ -354,4 +354,4 @@ async def _within(seconds: float | None, waiting: Awaitable[T]) -> T:
     except TimeoutError:
         if not limit.expired():
             raise
-        raise RequestTimeout(f"nothing came within {seconds:g} s") from None
+        raise RequestTimeout(f"no matching message or state within {seconds:g} s") from None
