@@ -11,22 +11,22 @@ from pathlib import Path
 
 def names() -> list[str]:
     """The measurements there are, in alphabetical order."""
-    found = (module.name for module in pkgutil.iter_modules([str(Path(__file__).parent)]))
-    return sorted(name for name in found if not name.startswith("_"))
+    modules = (module.name for module in pkgutil.iter_modules([str(Path(__file__).parent)]))
+    return sorted(name for name in modules if not name.startswith("_"))
 
 
-def main(wanted: list[str]) -> int:
-    """Run the wanted measurements, all where none is named; non-zero if one says so or is unknown."""
-    known = names()
-    unknown = [name for name in wanted if name not in known]
-    if unknown or not known:
+def main(selected: list[str]) -> int:
+    """Run the selected measurements, all where none is named; non-zero if one says so or is unknown."""
+    available = names()
+    unknown = [name for name in selected if name not in available]
+    if unknown or not available:
         print(
-            f"bench: no measurement {', '.join(unknown) or 'at all'}; there are: {', '.join(known)}",
+            f"bench: no measurement {', '.join(unknown) or 'at all'}; there are: {', '.join(available)}",
             file=sys.stderr,
         )
         return 2
     worst = 0
-    for name in wanted or known:
+    for name in selected or available:
         print(f"\n── {name}", flush=True)
         worst = max(worst, int(importlib.import_module(f"bench.{name}").main() or 0))
     return worst

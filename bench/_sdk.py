@@ -58,11 +58,11 @@ async def send(space: Space, count: int) -> None:
 
 
 async def slow(space: Space, count: int) -> None:
-    """Read far more slowly than frames come; all the others must be reported as gaps."""
-    gone = {"queue": 0, "gateway": 0, "connection": 0}
+    """Read far more slowly than frames come; all the others are to be told as gaps."""
+    lost = {"queue": 0, "gateway": 0, "connection": 0}
 
     def on_gap(gap: StreamGap) -> None:
-        gone[gap.cause] += gap.frames
+        lost[gap.cause] += gap.frames
 
     frames = space.frames(on_gap=on_gap)
     tell(ready=True)
@@ -75,9 +75,9 @@ async def slow(space: Space, count: int) -> None:
             steps = carried // step
             memory.append(resident_bytes(os.getpid()))
             tell(read=carried)
-        if read + sum(gone.values()) == count:
+        if read + sum(lost.values()) == count:
             break
-    tell(read=read, gone=gone, memory=memory)
+    tell(read=read, lost=lost, memory=memory)
 
 
 WORK: Final[dict[str, Callable[[Space, int], Coroutine[Any, Any, None]]]] = {

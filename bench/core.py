@@ -103,9 +103,9 @@ def main() -> int:
     for _ in range(ROUNDS):
         for name, (work, count) in works.items():
             rounds[name].append(microseconds(work, count))
-    medians = {name: statistics.median(each) for name, each in rounds.items()}
-    for name, each in rounds.items():
-        print(f"{name:30} {medians[name]:7.2f} µs   ({min(each):.2f} to {max(each):.2f})")
+    medians = {name: statistics.median(durations) for name, durations in rounds.items()}
+    for name, durations in rounds.items():
+        print(f"{name:30} {medians[name]:7.2f} µs   ({min(durations):.2f} to {max(durations):.2f})")
     ratio = medians["route, 10,000 writers"] / medians["route, 2 writers"]
     print(f"{'10,000 writers against 2':30} {ratio:7.2f} ×")
     missed = [

@@ -67,6 +67,6 @@ def _measure(plan: Plan) -> int:
     print(f"others used {watch.others():.0%} of the machine meanwhile")
     for table in tables:
         print(table)
-    for each in failed:
-        print(f"\nfailed – {each}")
+    for failure in failed:
+        print(f"\nfailed – {failure}")
     return len(failed)

@@ -31,12 +31,12 @@ def main() -> int:
         "cold": lambda: cold(GROWTH_FRAMES // share),
         "watch": lambda: watching(SEGMENTS),
     }
-    wanted = [name for name in os.environ.get("MEW_BENCH", "").split(",") if name]
-    unknown = [name for name in wanted if name not in parts]
+    selected = [name for name in os.environ.get("MEW_BENCH", "").split(",") if name]
+    unknown = [name for name in selected if name not in parts]
     if unknown:
         print(f"bench: no part {', '.join(unknown)}; there are: {', '.join(parts)}", file=sys.stderr)
         return 2
     watch = machine.Watch()
-    missed = sum(not parts[name]() for name in wanted or parts)
+    missed = sum(not parts[name]() for name in selected or parts)
     print(f"{machine.description()}; others used {watch.others():.0%} of the machine meanwhile")
     return missed

@@ -59,9 +59,9 @@ class Program:
         """The next report that has this word."""
         deadline = time.monotonic() + PATIENCE
         while time.monotonic() < deadline:
-            for each in self.said(1.0):
-                if word in each:
-                    return each
+            for message in self.said(1.0):
+                if word in message:
+                    return message
         raise RuntimeError(f"the program never said {word!r}")
 
 
@@ -110,10 +110,10 @@ def fed(clients: Clients, reader: Program, count: int, window: int) -> dict[str,
             writer.sendall(chunk)
             sent += CHUNK
             swallow(writer)
-        for each in reader.said(0.01):
-            if "missed" in each or "memory" in each:
-                return each
-            read = each["read"]
+        for message in reader.said(0.01):
+            if "missed" in message or "memory" in message:
+                return message
+            read = message["read"]
         swallow(writer)
 
 
@@ -132,16 +132,16 @@ def send(server: Server, loop: str) -> float:
         writer.awaited("ready")
         while True:
             swallow(clients.sockets[0])
-            for each in writer.said(0.002):
-                if "sent" in each:
-                    return float(each["sent"] / each["cpu"])
+            for message in writer.said(0.002):
+                if "sent" in message:
+                    return float(message["sent"] / message["cpu"])
 
 
 def slow(server: Server, loop: str) -> tuple[int, dict[str, int], list[int]]:
     """What a program that is too slow reads, what is reported to it as lost, and its memory meanwhile."""
     with somebody(server) as clients, program(server, "slow", SLOW_FRAMES, loop) as reader:
         done = fed(clients, reader, SLOW_FRAMES, SLOW_FRAMES)
-        return done["read"], done["gone"], done["memory"]
+        return done["read"], done["lost"], done["memory"]
 
 
 def main() -> int:
@@ -166,10 +166,10 @@ def main() -> int:
         return missed
 
 
-def _is_flat(read: int, gone: dict[str, int], memory: list[int]) -> bool:
+def _is_flat(read: int, lost: dict[str, int], memory: list[int]) -> bool:
     tenth = max(1, len(memory) // 10)
     before, after = max(memory[:tenth]), max(memory[-tenth:])
-    total = read + sum(gone.values())
-    print(f"a slow program: {total:,} frames, {read:,} read, told as missing {gone}", end="; ")
+    total = read + sum(lost.values())
+    print(f"a slow program: {total:,} frames, {read:,} read, reported as missing {lost}", end="; ")
     print(f"memory {before / 2**20:.1f} MiB in the first tenth, {after / 2**20:.1f} MiB in the last", flush=True)
     return after - before <= GROWTH_GOAL and total == SLOW_FRAMES

@@ -55,9 +55,14 @@ def _announce(*schemas: object, validate: bool = False) -> bytes:
 
 def _globs(pattern: Callable[[int], dict[str, object]], count: int = 500) -> list[bytes]:
     """Grants of about as many patterns as one participant may be granted, in messages that are small enough."""
-    asked = [{"kind": "trial", **pattern(n)} for n in range(count)]
+    capabilities = [{"kind": "trial", **pattern(n)} for n in range(count)]
     return [
-        encode({"kind": "capability/grant", "payload": {"recipient": "mallory", "capabilities": asked[at : at + 100]}})
+        encode(
+            {
+                "kind": "capability/grant",
+                "payload": {"recipient": "mallory", "capabilities": capabilities[at : at + 100]},
+            }
+        )
         for at in range(0, count, 100)
     ]
 
@@ -67,9 +72,9 @@ def _doubling(levels: int) -> object:
     return {"$ref": "#/$defs/d0", "$defs": {**twice, f"d{levels}": {}}}
 
 
-def _branching(count: int, each: int) -> object:
+def _branching(count: int, properties: int) -> object:
     defined = {
-        f"d{n}": {"properties": {f"p{k}": {"$ref": f"#/$defs/d{(n * 7 + k + 1) % count}"} for k in range(each)}}
+        f"d{n}": {"properties": {f"p{k}": {"$ref": f"#/$defs/d{(n * 7 + k + 1) % count}"} for k in range(properties)}}
         for n in range(count)
     }
     return {"$ref": "#/$defs/d0", "$defs": defined}
@@ -95,7 +100,7 @@ def _validated(name: str, schema: object, content: bytes) -> Callable[[], list[b
 
 def _arrays(number: bytes, count: int) -> bytes:
     """Arrays of 15 numbers that differ, as many as are compared each with each."""
-    array = b"[" + b",".join(number % each for each in range(15)) + b"]"
+    array = b"[" + b",".join(number % residue for residue in range(15)) + b"]"
     return b"[" + b",".join([array] * count) + b"]"
 
 
@@ -110,7 +115,7 @@ def _proposals(count: int) -> list[bytes]:
 
 
 def _pauses() -> list[bytes]:
-    lists = [[f"p{n * 6_000 + each}" for each in range(6_000)] for n in range(100)]
+    lists = [[f"p{n * 6_000 + place}" for place in range(6_000)] for n in range(100)]
     return [encode({"kind": "participant/pause", "to": to, "payload": {"timeout_seconds": 9}}) for to in lists]
 
 
@@ -139,7 +144,7 @@ def _grants(capabilities: list[dict[str, object]], recipient: str = "bob") -> li
 
 def _held(capabilities: list[dict[str, object]]) -> list[bytes]:
     """What the one who tries is granted before, in messages that are small enough."""
-    return [each for at in range(0, len(capabilities), 7) for each in _grants(capabilities[at : at + 7], "mallory")]
+    return [grant for at in range(0, len(capabilities), 7) for grant in _grants(capabilities[at : at + 7], "mallory")]
 
 
 _REVOKE: Final = {"kind": "capability/revoke", "payload": {"recipient": "bob", "capabilities": [{"kind": "trial"}]}}

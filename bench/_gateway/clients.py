@@ -42,19 +42,19 @@ class Clients:
 
     def open(self, writers: int) -> None:
         """Let the first clients write."""
-        for number, each in enumerate(self.sockets[:writers]):
-            for said, awaited in self.server.dialect.opening(number):
-                each.sendall(said)
-                heard = b""
-                while awaited not in heard:
-                    heard = heard[-len(awaited) :] + _receive(each)
+        for number, client in enumerate(self.sockets[:writers]):
+            for opening, awaited in self.server.dialect.opening(number):
+                client.sendall(opening)
+                received = b""
+                while awaited not in received:
+                    received = received[-len(awaited) :] + _receive(client)
 
     def settle(self) -> None:
         """Read until there has been nothing for a while."""
         with select.epoll() as poll:
-            for each in self.sockets:
-                poll.register(each.fileno(), select.EPOLLIN)
-            by_number = {each.fileno(): each for each in self.sockets}
+            for client in self.sockets:
+                poll.register(client.fileno(), select.EPOLLIN)
+            by_number = {client.fileno(): client for client in self.sockets}
             while ready := poll.poll(self.server.dialect.quiet):
                 for number, _ in ready:
                     if not by_number[number].recv_into(BUFFER):
@@ -62,8 +62,8 @@ class Clients:
 
     def close(self) -> None:
         """Hang up."""
-        for each in self.sockets:
-            each.close()
+        for client in self.sockets:
+            client.close()
         self.sockets.clear()
 
 
@@ -77,14 +77,14 @@ def _receive(connected: socket.socket) -> bytes:
 
 
 def connecting(port: int, receive_buffer: int = 0) -> socket.socket:
-    """A socket that connects to the server."""
-    made = socket.socket()
-    made.setblocking(False)
-    made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    """A socket on its way to the server."""
+    client = socket.socket()
+    client.setblocking(False)
+    client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     if receive_buffer:
-        made.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer)
-    made.connect_ex(("127.0.0.1", port))
-    return made
+        client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer)
+    client.connect_ex(("127.0.0.1", port))
+    return client
 
 
 class Entrance:
@@ -107,13 +107,13 @@ class Entrance:
         """How many are not in yet."""
         return len(self._unsaid) + len(self._heard)
 
-    def add(self, each: socket.socket, number: int) -> None:
+    def add(self, client: socket.socket, number: int) -> None:
         """One more, who speaks first as this number does."""
-        self._sockets[each.fileno()] = each
-        self._unsaid[each.fileno()] = self._dialect.hello(number)
+        self._sockets[client.fileno()] = client
+        self._unsaid[client.fileno()] = self._dialect.hello(number)
         if reply := self._dialect.reply(number):
-            self._replies[each.fileno()] = reply
-        self._poll.register(each.fileno(), select.EPOLLOUT)
+            self._replies[client.fileno()] = reply
+        self._poll.register(client.fileno(), select.EPOLLOUT)
 
     def step(self) -> list[socket.socket]:
         """Wait for something to happen, see to it, and tell who has been let in by it."""
@@ -121,25 +121,25 @@ class Entrance:
             raise RuntimeError(f"{self._name} did not let {self.outside} in within {PATIENCE:g} s")
         entered = []
         for number, _ in self._poll.poll(1.0):
-            each = self._sockets[number]
+            client = self._sockets[number]
             if number in self._unsaid:
-                each.send(self._unsaid.pop(number))
+                client.send(self._unsaid.pop(number))
                 self._heard[number] = b""
                 self._poll.modify(number, select.EPOLLIN)
                 continue
-            size = each.recv_into(BUFFER)
+            size = client.recv_into(BUFFER)
             if not size:
                 raise RuntimeError(f"{self._name} closed a connection")
             if number in self._heard:
-                heard = self._heard[number] + BUFFER[:size]
-                if number in self._replies and UPGRADED in heard:
-                    each.send(self._replies.pop(number))
-                if self._dialect.ready in heard:
+                received = self._heard[number] + BUFFER[:size]
+                if number in self._replies and UPGRADED in received:
+                    client.send(self._replies.pop(number))
+                if self._dialect.ready in received:
                     del self._heard[number]
-                    each.setblocking(True)
-                    entered.append(each)
+                    client.setblocking(True)
+                    entered.append(client)
                 else:
-                    self._heard[number] = heard[-64:]
+                    self._heard[number] = received[-64:]
         return entered
 
     def close(self) -> None:

@@ -76,15 +76,15 @@ def _add(table: Table, row: str, clients: Clients, done: Throughput) -> None:
 def _latency(table: Table, clients: Clients, rate: float, seconds: float) -> None:
     """At this rate, whether the server takes it or not."""
     name = clients.server.name
-    seen = calmly(lambda: paced(clients, [clients.server.dialect.speech(0)], rate, seconds=seconds))
-    say(f"  {thousands(rate)} frames/s: p50 {seen.ms(0.5):.2f}, p99 {seen.ms(0.99):.2f} ms, late {seen.late:.2f} ms")
-    table.add("half of that: frames a second", name, rate, thousands, others=seen.others)
+    run = calmly(lambda: paced(clients, [clients.server.dialect.speech(0)], rate, seconds=seconds))
+    say(f"  {thousands(rate)} frames/s: p50 {run.ms(0.5):.2f}, p99 {run.ms(0.99):.2f} ms, late {run.late:.2f} ms")
+    table.add("half of that: frames a second", name, rate, thousands, others=run.others)
     for label, share in (("p50", 0.5), ("p99", 0.99), ("p99.9", 0.999)):
-        table.add(f"  latency {label}", name, seen.ms(share), milliseconds, ratio=True, others=seen.others)
-    table.add("  server's CPU (half)", name, seen.cpu / seen.seconds, percent, others=seen.others)
-    table.add("  generator's own delay, p99", name, seen.late, milliseconds, others=seen.others)
-    if seen.late > LATE:
+        table.add(f"  latency {label}", name, run.ms(share), milliseconds, ratio=True, others=run.others)
+    table.add("  server's CPU (half)", name, run.cpu / run.seconds, percent, others=run.others)
+    table.add("  generator's own delay, p99", name, run.late, milliseconds, others=run.others)
+    if run.late > LATE:
         table.note(f"{name}: the generator was late itself; part of these latencies is its own")
-    if not seen.complete:
+    if not run.complete:
         table.note(f"{name}: not everything came at half load")
         clients.settle()

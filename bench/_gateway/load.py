@@ -126,8 +126,8 @@ def saturate(
         finally:
             _reap(writer)
         ended, cpu, others = time.monotonic(), clients.server.cpu_seconds() - used, watch.others()
-    wanted = shared[_SENT] * unit
-    exact = all(each == wanted for each in received)
+    expected = shared[_SENT] * unit
+    exact = all(size == expected for size in received)
     return Throughput(shared[_SENT], sum(received) // unit, ended - started, cpu, exact, others)
 
 
@@ -171,8 +171,8 @@ def _read(
     sockets: Sequence[socket.socket], unit: int, shared: "memoryview[int]", tally: Callable[[int], int]
 ) -> list[int]:
     """Read all until everything has come; what each got."""
-    got = {each.fileno(): 0 for each in sockets}
-    receive = {each.fileno(): each.recv_into for each in sockets}
+    got = {client.fileno(): 0 for client in sockets}
+    receive = {client.fileno(): client.recv_into for client in sockets}
     deadline = float("inf")
     with select.epoll() as poll:
         for number in got:
@@ -227,13 +227,13 @@ class _Generator:
         self, clients: Clients, speeches: Sequence[Speech], rate: float, total: int, unread: Sequence[int]
     ) -> None:
         self._writers = [
-            (each.sendall, speech.stamped) for each, speech in zip(clients.sockets, speeches, strict=False)
+            (client.sendall, speech.stamped) for client, speech in zip(clients.sockets, speeches, strict=False)
         ]
         self._interval = SECOND / rate
         self._total = total
         self._sampled = clients.sockets[-1]
         left_out = {clients.sockets[n].fileno() for n in unread} | {self._sampled.fileno()}
-        self._others = {each.fileno(): each for each in clients.sockets if each.fileno() not in left_out}
+        self._others = {client.fileno(): client for client in clients.sockets if client.fileno() not in left_out}
         self._unit = speeches[0].received
         rest = self._unit - speeches[0].stamp_at - 8
         self._layout = struct.Struct(f">{speeches[0].stamp_at}xq{rest}x")
@@ -246,19 +246,19 @@ class _Generator:
     def run(self, deadline: float) -> bool:
         """Send all and hear all, if need be until the deadline; whether every client received everything."""
         start, hurry = time.monotonic_ns() + 1_000_000, int(deadline * SECOND)
-        wanted = self._total * len(self._others) * self._unit
+        expected = self._total * len(self._others) * self._unit
         with select.epoll() as poll:
             for number in self._others:
                 poll.register(number, select.EPOLLIN)
             while (now := time.monotonic_ns()) < hurry:
                 if self.sent < self._total:
                     self._send(start, now)
-                elif len(self.samples) >= self._total and self.counted >= wanted:
+                elif len(self.samples) >= self._total and self.counted >= expected:
                     break
                 self._sample()
                 for number, _ in poll.poll(0, BULK):
                     self.counted += self._others[number].recv_into(BUFFER, 0, DONT_WAIT)
-        return len(self.samples) == self._total and self.counted == wanted
+        return len(self.samples) == self._total and self.counted == expected
 
     def _send(self, start: int, now: int) -> None:
         """What is due by now, but not so much that the readers would have to wait."""

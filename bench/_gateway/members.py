@@ -54,7 +54,7 @@ class Echo(msgspec.Struct):
 
 def main(words: list[str]) -> int:
     """Every attempt whose name holds one of the words, or all."""
-    chosen = [each for each in ATTEMPTS if not words or any(word in each.name for word in words)]
+    chosen = [attempt for attempt in ATTEMPTS if not words or any(word in attempt.name for word in words)]
     print(f"{'one member tries':<66}{'others: worst':>14}{'median':>11}{'of it busy':>14}   what came of it")
     with tempfile.TemporaryDirectory() as name:
         folder, port = Path(name), free_port()
@@ -183,7 +183,7 @@ class Trial:
 
     def _read(self) -> str:
         path = self.attempt.reads.replace("mallory", self.name)
-        seen: dict[str, int] = {}
+        counts: dict[str, int] = {}
 
         def read() -> None:
             door = http.client.HTTPConnection("127.0.0.1", self.port, timeout=PATIENCE)
@@ -191,7 +191,7 @@ class Trial:
                 door.request("GET", path, headers={"Authorization": f"Bearer token-of-{self.name}"})
                 answer = door.getresponse()
                 answer.read()
-                seen[str(answer.status)] = seen.get(str(answer.status), 0) + 1
+                counts[str(answer.status)] = counts.get(str(answer.status), 0) + 1
             door.close()
 
         readers = [threading.Thread(target=read, name=f"reader {n}") for n in range(CONNECTIONS)]
@@ -199,11 +199,11 @@ class Trial:
             reader.start()
         for reader in readers:
             reader.join()
-        return ", ".join(f"{count} × {told}" for told, count in seen.items())
+        return ", ".join(f"{count} × {answer}" for answer, count in counts.items())
 
     def _ask(self) -> str:
         door = http.client.HTTPConnection("127.0.0.1", self.port, timeout=PATIENCE)
-        seen: dict[str, int] = {}
+        counts: dict[str, int] = {}
         headers = {"Authorization": f"Bearer token-of-{self.name}"}
         for _ in range(self.attempt.times):
             for message in self.messages:
@@ -213,10 +213,10 @@ class Trial:
                 except (OSError, http.client.HTTPException) as error:
                     door.close()
                     answer = {"error": type(error).__name__}
-                told = str(answer.get("error"))
-                seen[told] = seen.get(told, 0) + 1
+                code = str(answer.get("error"))
+                counts[code] = counts.get(code, 0) + 1
         door.close()
-        return ", ".join(f"{count} × {told}" for told, count in seen.items())
+        return ", ".join(f"{count} × {code}" for code, count in counts.items())
 
 
 def framed(message: bytes) -> bytes:
@@ -273,9 +273,9 @@ class Member:
             size = int.from_bytes(self.unread[2:start], "big")
         while len(self.unread) < start + min(size, _HEAD_BYTES):
             self._more()
-        held = bytes(self.unread[start : start + min(size, _HEAD_BYTES)])
+        payload = bytes(self.unread[start : start + min(size, _HEAD_BYTES)])
         self._skip(start + size)
-        return first, held
+        return first, payload
 
     def _skip(self, size: int) -> None:
         """Read to the end of a frame without keeping it: the time of a copy would count as the gateway's."""
@@ -290,9 +290,9 @@ class Member:
     def until(self, words: bytes) -> bytes:
         """Read on until a frame holds these words."""
         while True:
-            first, held = self.frame()
-            if words in held:
-                return held
+            first, payload = self.frame()
+            if words in payload:
+                return payload
             if first == 0x88:
                 raise EOFError("closed")
 
@@ -307,18 +307,18 @@ class Member:
         """Count what comes back, until the pong or the end."""
         with suppress(EOFError, OSError):
             while True:
-                first, held = self.frame()
+                first, payload = self.frame()
                 if first == 0x8A:
                     # It overtakes what is still to be flushed.
                     self.socket.settimeout(QUIET_SECONDS)
-                self._count(first, held)
+                self._count(first, payload)
 
-    def _count(self, first: int, held: bytes) -> None:
+    def _count(self, first: int, payload: bytes) -> None:
         if first == 0x88:
-            what = f"close {int.from_bytes(held[:2], 'big')}"
-        elif b'"system/error"' in held:
-            what = held.partition(b'"error":"')[2].partition(b'"')[0].decode()
-        elif b'"from":"mallory' in held:
+            what = f"close {int.from_bytes(payload[:2], 'big')}"
+        elif b'"system/error"' in payload:
+            what = payload.partition(b'"error":"')[2].partition(b'"')[0].decode()
+        elif b'"from":"mallory' in payload:
             what = "relayed"
         else:
             return
@@ -326,7 +326,7 @@ class Member:
 
     def outcome(self) -> str:
         """What came of what was sent."""
-        return ", ".join(f"{count} × {told}" for told, count in self.seen.items()) or "nothing"
+        return ", ".join(f"{count} × {outcome}" for outcome, count in self.seen.items()) or "nothing"
 
     def close(self) -> None:
         """Hang up."""

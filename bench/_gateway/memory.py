@@ -57,15 +57,15 @@ def _more_of_ours(table: Table) -> None:
 
 def _measure(table: Table, row: str, name: str, wishes: Wishes, join: Join) -> None:
     with running(name, wishes) as server:
-        for each in join(server, FEW):
-            each.close()
+        for client in join(server, FEW):
+            client.close()
         time.sleep(SETTLE_SECONDS)
         before = server.resident_bytes()
-        kept = join(server, COUNT)
+        clients = join(server, COUNT)
         time.sleep(SETTLE_SECONDS)
         growth = server.resident_bytes() - before
-        for each in kept:
-            each.close()
+        for client in clients:
+            client.close()
     say(f"  {row.strip()}: {kilobytes(growth / COUNT)}")
     table.add(row, name, growth / COUNT, kilobytes, ratio=not row.startswith(" "))
     if not row.startswith(" "):
@@ -102,10 +102,10 @@ def _join_tls(server: Server, count: int, trust: ssl.SSLContext) -> list[socket.
     joined: list[socket.socket] = []
     for number in range(count):
         plain = socket.create_connection(("127.0.0.1", server.port), timeout=PATIENCE)
-        each = trust.wrap_socket(plain, server_hostname="localhost")
-        each.sendall(server.dialect.hello(number))
-        heard = b""
-        while server.dialect.ready not in heard:
-            heard += each.recv(1 << 16)
-        joined.append(each)
+        client = trust.wrap_socket(plain, server_hostname="localhost")
+        client.sendall(server.dialect.hello(number))
+        received = b""
+        while server.dialect.ready not in received:
+            received += client.recv(1 << 16)
+        joined.append(client)
     return joined

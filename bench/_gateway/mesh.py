@@ -36,17 +36,24 @@ def _at(table: Table, row: str, clients: Clients, rate: float, seconds: float) -
     """So many frames a second of all together."""
     name = clients.server.name
     speeches = [clients.server.dialect.speech(number) for number in range(CLIENTS)]
-    seen = calmly(lambda: paced(clients, speeches, rate, seconds=seconds))
-    share = seen.cpu / seen.seconds
-    say(f"  {row}: p50 {seen.ms(0.5):.2f}, p99 {seen.ms(0.99):.2f} ms, CPU {percent(share)}, late {seen.late:.2f} ms")
-    table.add(f"{row}: deliveries a second", name, rate * CLIENTS, millions, others=seen.others)
-    table.add(f"  server's CPU ({row})", name, share, percent, ratio=True, others=seen.others)
+    run = calmly(lambda: paced(clients, speeches, rate, seconds=seconds))
+    share = run.cpu / run.seconds
+    say(f"  {row}: p50 {run.ms(0.5):.2f}, p99 {run.ms(0.99):.2f} ms, CPU {percent(share)}, late {run.late:.2f} ms")
+    table.add(f"{row}: deliveries a second", name, rate * CLIENTS, millions, others=run.others)
+    table.add(f"  server's CPU ({row})", name, share, percent, ratio=True, others=run.others)
     for label, part in (("p50", 0.5), ("p99", 0.99), ("p99.9", 0.999)):
-        table.add(f"  latency {label} ({row})", name, seen.ms(part), milliseconds, ratio=True, others=seen.others)
-    table.add(f"  generator's own delay, p99 ({row})", name, seen.late, milliseconds, others=seen.others)
-    if seen.late > LATE:
+        table.add(
+            f"  latency {label} ({row})",
+            name,
+            run.ms(part),
+            milliseconds,
+            ratio=True,
+            others=run.others,
+        )
+    table.add(f"  generator's own delay, p99 ({row})", name, run.late, milliseconds, others=run.others)
+    if run.late > LATE:
         table.note(f"{name}: the generator was late itself; part of these latencies is its own")
-    if not seen.complete:
+    if not run.complete:
         table.note(f"{name}: not everything came ({row})")
         clients.settle()
 
@@ -57,7 +64,7 @@ def _most(table: Table, clients: Clients, seconds: float) -> float:
     speeches = [dialect.speech(number) for number in range(CLIENTS)]
     unit = speeches[0].received
     window = window_for(CLIENTS, unit)
-    messages = [each.stamped(0) for each in speeches]
+    messages = [speech.stamped(0) for speech in speeches]
     done = calmly(lambda: saturate(clients, messages, unit, seconds=seconds, window=window))
     share = done.cpu / done.seconds
     say(f"  as much as it takes: {millions(done.per_cpu_second)} a CPU-second, {millions(done.per_second)}/s")

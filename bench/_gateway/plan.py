@@ -50,11 +50,11 @@ def _words(variable: str) -> tuple[str, ...]:
 def all_seated(plan: Plan, table: Table, count: int, writers: int, wishes: Wishes) -> Iterator[list[Clients]]:
     """Every server that can be had, each with its clients; of the others the table says why not."""
     with ExitStack() as stack:
-        found = []
+        servers = []
         for name in plan.servers:
             machine.say(f"{name}: starting, {count} clients")
             try:
-                found.append(stack.enter_context(seated(name, count, writers, wishes)))
+                servers.append(stack.enter_context(seated(name, count, writers, wishes)))
             except Unavailable as reason:
                 table.note(f"not measured – {reason}")
-        yield found
+        yield servers

@@ -79,15 +79,15 @@ class Wishes(msgspec.Struct, frozen=True, kw_only=True):
 
 def versions() -> str:
     """The rivals' versions, as far as they are here."""
-    found = {name: _version(name) for name in RIVAL_NAMES}
-    return ", ".join(f"{name} {version}" for name, version in found.items() if version)
+    versions = {name: _version(name) for name in RIVAL_NAMES}
+    return ", ".join(f"{name} {version}" for name, version in versions.items() if version)
 
 
 def _version(name: str) -> str:
     if name == "nats":
         binary = _nats()
-        said = subprocess.run([binary, "--version"], capture_output=True, text=True, check=False) if binary else None
-        return said.stdout.strip().rpartition("v")[2] if said else ""
+        output = subprocess.run([binary, "--version"], capture_output=True, text=True, check=False) if binary else None
+        return output.stdout.strip().rpartition("v")[2] if output else ""
     package = RIVALS / "node_modules" / name / "package.json"
     return str(msgspec.json.decode(package.read_bytes())["version"]) if package.exists() else ""
 
@@ -96,8 +96,8 @@ def _version(name: str) -> str:
 def running(name: str, wishes: Wishes) -> Iterator[Server]:
     """A server for as long as it is needed; `Unavailable` if it is not installed."""
     port = free_port()
-    with tempfile.TemporaryDirectory(prefix=f"mew-bench-{name}-") as made:
-        folder = Path(made)
+    with tempfile.TemporaryDirectory(prefix=f"mew-bench-{name}-") as path:
+        folder = Path(path)
         command, dialect = _plan(name, port, folder, wishes)
         log = (folder / "output.txt").open("wb")
         with log:
@@ -135,10 +135,10 @@ def _plan(name: str, port: int, folder: Path, wishes: Wishes) -> tuple[Sequence[
         return [binary, "-c", str(config)], Nats()
     _install_rivals()
     if name == "bun":
-        found = sorted(RIVALS.glob("node_modules/@oven/bun-*/bin/bun"))
-        if not found:
+        binaries = sorted(RIVALS.glob("node_modules/@oven/bun-*/bin/bun"))
+        if not binaries:
             raise Unavailable("bun: its package holds no binary for this machine")
-        return [str(found[0]), str(RIVALS / "broadcast_bun.js"), str(port)], PlainWebSocket()
+        return [str(binaries[0]), str(RIVALS / "broadcast_bun.js"), str(port)], PlainWebSocket()
     script = "chat_ws.js" if wishes.chat else "broadcast_ws.js"
     logs = [str(folder)] if wishes.chat and wishes.logs else []
     return [str(shutil.which("node")), str(RIVALS / script), str(port), *logs], PlainWebSocket()
@@ -200,8 +200,8 @@ def _observer_token(folder: Path) -> str:
 
 def server_environment(name: str = OURS) -> dict[str, str]:
     """The caller's without what changes a gateway's configuration, and with the sources of the server."""
-    ours = ("MEW_", "GATEWAY_LOGGING", "ENVELOPE_HISTORY", "CAPABILITY_DECISIONS", "GOMAXPROCS", "NODE_OPTIONS")
-    environment = {key: value for key, value in os.environ.items() if not key.startswith(ours)}
+    prefixes = ("MEW_", "GATEWAY_LOGGING", "ENVELOPE_HISTORY", "CAPABILITY_DECISIONS", "GOMAXPROCS", "NODE_OPTIONS")
+    environment = {key: value for key, value in os.environ.items() if not key.startswith(prefixes)}
     if name == BEFORE:
         environment["PYTHONPATH"] = str(Path(os.environ[BEFORE_VARIABLE], "src").resolve(strict=True))
     return environment
@@ -224,8 +224,8 @@ def await_port(process: "subprocess.Popen[bytes]", port: int, folder: Path) -> N
             return
         except OSError:
             if process.poll() is not None or time.monotonic() > deadline:
-                said = (folder / "output.txt").read_text(errors="replace").strip()
-                raise RuntimeError(f"{process.args!r} did not start: {said[-2000:]}") from None
+                output = (folder / "output.txt").read_text(errors="replace").strip()
+                raise RuntimeError(f"{process.args!r} did not start: {output[-2000:]}") from None
         time.sleep(0.02)
 
 

@@ -1,6 +1,6 @@
 """A reader that stops reading: what the others notice, what it takes in memory, and whether its losses add up.
 
-At our gateway `sent = received + told as lost` must hold to the frame, and the metrics must say the same.
+At our gateway `sent = received + reported as lost` must hold to the frame, and the metrics must say the same.
 """
 
 import http.client
@@ -32,7 +32,7 @@ class Ledger(msgspec.Struct):
     """The part that a reader received, and the part that was reported to it as lost."""
 
     received: int = 0
-    told: int = 0
+    reported: int = 0
     closed: bool = False
 
 
@@ -46,7 +46,7 @@ def stall(plan: Plan) -> Table:
         first = {clients.server.name: clients.server.resident_bytes() for clients in seats}
         for number in range(plan.rounds):
             # The rivals are here for comparison: one round shows what they do.
-            for clients in seats if number == 0 else [each for each in seats if each.server.name == OURS]:
+            for clients in seats if number == 0 else [clients for clients in seats if clients.server.name == OURS]:
                 say(f"stall, round {number + 1} of {plan.rounds}: {clients.server.name}")
                 for stalled in (False, True):
                     _measure(table, clients, first[clients.server.name], stalled=stalled)
@@ -60,18 +60,32 @@ def _measure(table: Table, clients: Clients, before: int, *, stalled: bool) -> N
     clients.settle()
     dropped = _dropped(server)
     speech = server.dialect.speech(0, SIZE)
-    seen = paced(clients, [speech], RATE, seconds=SECONDS, unread=[STALLED] if stalled else [])
+    run = paced(clients, [speech], RATE, seconds=SECONDS, unread=[STALLED] if stalled else [])
     growth = server.resident_bytes() - before
     row = "it stops" if stalled else "it reads"
-    say(f"  {row}: others' p50 {seen.ms(0.5):.2f}, p99 {seen.ms(0.99):.2f} ms; grown by {megabytes(growth)}")
-    table.add(f"others' latency p50, {row}", server.name, seen.ms(0.5), milliseconds, ratio=True, others=seen.others)
-    table.add(f"others' latency p99, {row}", server.name, seen.ms(0.99), milliseconds, ratio=True, others=seen.others)
-    table.add(f"the process grows by, {row}", server.name, growth, megabytes, others=seen.others)
-    if not seen.complete:
+    say(f"  {row}: others' p50 {run.ms(0.5):.2f}, p99 {run.ms(0.99):.2f} ms; grown by {megabytes(growth)}")
+    table.add(
+        f"others' latency p50, {row}",
+        server.name,
+        run.ms(0.5),
+        milliseconds,
+        ratio=True,
+        others=run.others,
+    )
+    table.add(
+        f"others' latency p99, {row}",
+        server.name,
+        run.ms(0.99),
+        milliseconds,
+        ratio=True,
+        others=run.others,
+    )
+    table.add(f"the process grows by, {row}", server.name, growth, megabytes, others=run.others)
+    if not run.complete:
         table.note(f"{server.name}: the others did not get everything when {row}")
     reader = clients.sockets.pop(STALLED)
     if stalled:
-        _settle_accounts(table, server, _catch_up(server, reader, speech.received), seen.sent, dropped)
+        _settle_accounts(table, server, _catch_up(server, reader, speech.received), run.sent, dropped)
     reader.close()
     clients.settle()
 
@@ -80,10 +94,10 @@ def _settle_accounts(table: Table, server: Server, ledger: Ledger, sent: int, dr
     """Compare what the reader has with what was sent and, at our gateway, with what its metrics say."""
     text = f"{sent:,} sent, {ledger.received:,} received"
     if server.name == OURS:
-        exact = ledger.received + ledger.told == sent
+        exact = ledger.received + ledger.reported == sent
         counted = _dropped(server) - dropped
-        text += f" + {ledger.told:,} told as lost: {'exact' if exact else 'NOT EXACT'}"
-        text += f"; the metrics say {counted:,} lost: {'the same' if counted == ledger.told else 'NOT THE SAME'}"
+        text += f" + {ledger.reported:,} reported as lost: {'exact' if exact else 'NOT EXACT'}"
+        text += f"; the metrics say {counted:,} lost: {'the same' if counted == ledger.reported else 'NOT THE SAME'}"
     if ledger.closed:
         text += "; then it was cut off"
     table.note(f"{server.name}: {text}")
@@ -115,7 +129,7 @@ def _read_ours(ledger: Ledger, unread: bytearray) -> None:
         if opcode == BINARY:
             ledger.received += 1
         elif b'"stream/gap"' in payload:
-            ledger.told += msgspec.json.decode(payload)["payload"]["dropped"]
+            ledger.reported += msgspec.json.decode(payload)["payload"]["dropped"]
 
 
 def _dropped(server: Server) -> int:

@@ -109,11 +109,13 @@ def _add(table: Table, name: str, left: int, samples: Sequence[tuple[int, int]],
         raise RuntimeError("the two others heard nothing")
     worst = max(meanwhile) / 1e6
     say(f"  worst latency of the others {worst:.1f} ms, before {max(calm) / 1e6:.1f} ms")
-    for label, seen in (("before", calm), ("meanwhile", meanwhile)):
-        middle, compared = sorted(seen)[len(seen) // 2], label == "meanwhile" and not way
+    for label, latencies in (("before", calm), ("meanwhile", meanwhile)):
+        middle, compared = sorted(latencies)[len(latencies) // 2], label == "meanwhile" and not way
         when = f"{label}{way}"
         table.add(f"others' latency p50, {when}", name, middle / 1e6, milliseconds, others=others)
-        table.add(f"others' worst latency, {when}", name, max(seen) / 1e6, milliseconds, ratio=compared, others=others)
+        table.add(
+            f"others' worst latency, {when}", name, max(latencies) / 1e6, milliseconds, ratio=compared, others=others
+        )
 
 
 def _seconds(value: float) -> str:
@@ -133,8 +135,8 @@ def _probing(
         code = 1
         try:
             machine.die_with_parent()
-            for each in crowd:  # else no connection ends while this process has a copy of it
-                each.close()
+            for client in crowd:  # else no connection ends while this process has a copy of it
+                client.close()
             _stream(pair, speech, samples)
             code = 0
         finally:
@@ -157,21 +159,21 @@ def _stop(number: int, frame: object) -> None:
 def _stream(pair: Sequence[socket.socket], speech: Speech, samples: Path) -> None:
     with suppress(OSError):  # before the crowd in the queue for their CPU, where that is allowed
         os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(1))
-    found = array("q")
+    latencies = array("q")
     signal.signal(signal.SIGTERM, _stop)
     try:
-        _send_and_hear(pair, speech, found)
+        _send_and_hear(pair, speech, latencies)
     except _Told:
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
-        samples.write_bytes(found.tobytes())
+        samples.write_bytes(latencies.tobytes())
 
 
-def _send_and_hear(pair: Sequence[socket.socket], speech: Speech, found: "array[int]") -> None:
+def _send_and_hear(pair: Sequence[socket.socket], speech: Speech, latencies: "array[int]") -> None:
     """Pairs of times due and latencies, in nanoseconds."""
-    start, sent, interval, heard = time.monotonic_ns(), 0, SECOND // HERTZ, bytearray()
+    start, sent, interval, received = time.monotonic_ns(), 0, SECOND // HERTZ, bytearray()
     with select.epoll() as poll:
-        for each in pair:
-            poll.register(each.fileno(), select.EPOLLIN)
+        for client in pair:
+            poll.register(client.fileno(), select.EPOLLIN)
         while True:
             now = time.monotonic_ns()
             while (due := start + sent * interval) <= now:
@@ -183,18 +185,18 @@ def _send_and_hear(pair: Sequence[socket.socket], speech: Speech, found: "array[
                     pair[0].recv_into(BUFFER)
                 else:
                     size = pair[1].recv_into(BUFFER)
-                    heard += BUFFER[:size]
-                    _find(heard, found)
+                    received += BUFFER[:size]
+                    _find(received, latencies)
 
 
-def _find(heard: bytearray, found: "array[int]") -> None:
+def _find(received: bytearray, latencies: "array[int]") -> None:
     """A time stands before each run of filler, whatever else was said in between."""
     now, begin = time.monotonic_ns(), 0
-    while (at := heard.find(_END, begin)) >= STAMP:
-        due = int.from_bytes(heard[at - STAMP : at], "big")
-        found.extend((due, now - due))
+    while (at := received.find(_END, begin)) >= STAMP:
+        due = int.from_bytes(received[at - STAMP : at], "big")
+        latencies.extend((due, now - due))
         begin = at + len(_END)
-    del heard[: max(begin, len(heard) - PAYLOAD)]
+    del received[: max(begin, len(received) - PAYLOAD)]
 
 
 def _read(samples: Path) -> list[tuple[int, int]]:

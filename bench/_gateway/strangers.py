@@ -59,8 +59,8 @@ def strangers(plan: Plan) -> Table:
 
 @contextmanager
 def _gateway(descriptors: int = 0) -> Iterator[Server]:
-    with tempfile.TemporaryDirectory(prefix="mew-bench-strangers-") as made:
-        folder, port = Path(made), free_port()
+    with tempfile.TemporaryDirectory(prefix="mew-bench-strangers-") as path:
+        folder, port = Path(path), free_port()
         (folder / "space.yaml").write_text(SPACE, encoding="utf-8")
         limit = f"ulimit -n {descriptors} && " if descriptors else ""
         command = f'{limit}exec "$0" -c "$1" gateway start --port {port}'
@@ -95,11 +95,11 @@ def _unfinished(table: Table) -> None:
         before = server.resident_bytes()
         for number in range(WAVES):
             wave = [_upgraded(server) for _ in range(WAVE)]
-            for each in wave:
+            for client in wave:
                 with suppress(OSError):
-                    each.sendall(unfinished)
-            for each in wave:
-                each.close()
+                    client.sendall(unfinished)
+            for client in wave:
+                client.close()
             time.sleep(1)
             say(f"strangers: wave {number + 1}: {megabytes(server.resident_bytes() - before)} kept")
         row = f"memory kept after {WAVES} waves of {WAVE} unfinished messages, collector disabled"
@@ -126,8 +126,8 @@ def _echo(table: Table) -> None:
             delays.append((time.monotonic() - since) * 1000)
             time.sleep(0.01)
         members.close()
-        for each, _ in sending:
-            each.close()
+        for client, _ in sending:
+            client.close()
         row = "member's echo under three strangers with 16 MiB, median"
         table.add(row, OURS, statistics.median(delays), milliseconds)
         table.add("the same, worst", OURS, max(delays), milliseconds)
@@ -138,18 +138,18 @@ def _send_on(
 ) -> list[tuple[socket.socket, int]]:
     """What has been sent or refused begins again with another connection."""
     going = []
-    for each, sent in sending:
+    for client, sent in sending:
         try:
-            size = each.send(message[sent : sent + 2**20])
+            size = client.send(message[sent : sent + 2**20])
         except BlockingIOError:
             size = 0
         except OSError:
-            each.close()
+            client.close()
             continue
         if sent + size < len(message):
-            going.append((each, sent + size))
+            going.append((client, sent + size))
         else:
-            each.close()
+            client.close()
     while len(going) < STRANGERS:
         fresh = _upgraded(server)
         fresh.setblocking(False)
@@ -166,16 +166,16 @@ def _never_read(table: Table, descriptors: int) -> None:
         members.settle()
         silent = []
         for _ in range(SILENT):
-            each = socket.socket()
-            each.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
-            each.setblocking(False)
+            client = socket.socket()
+            client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            client.setblocking(False)
             with suppress(OSError):
-                each.connect(("127.0.0.1", server.port))
-            silent.append(each)
+                client.connect(("127.0.0.1", server.port))
+            silent.append(client)
         time.sleep(1)
-        for each in silent:
+        for client in silent:
             with suppress(OSError):
-                each.send(GET * 200)
+                client.send(GET * 200)
         since, most = time.monotonic(), 0
         while time.monotonic() - since < SILENT_SECONDS:
             members.sockets[0].sendall(client_frame(1, b'{"kind":"chat","payload":{"text":"recorded"}}'))
@@ -187,13 +187,13 @@ def _never_read(table: Table, descriptors: int) -> None:
         table.add(name + rest, OURS, left, lambda value: f"{value:.0f}")
         table.note(f"descriptors{rest}: {most} at most; `Too many open files` in the log: {log.count('Too many open')}")
         say(f"strangers: {left} of {SILENT} left{rest}; {most} descriptors at most")
-        for each in silent:
-            each.close()
+        for client in silent:
+            client.close()
         members.close()
 
 
 def _connections(server: Server) -> int:
     """Established connections that the gateway's process holds; those that wait in the backlog are not its own yet."""
-    held = {each.readlink().name for each in Path(f"/proc/{server.pid}/fd").iterdir()}
+    descriptors = {descriptor.readlink().name for descriptor in Path(f"/proc/{server.pid}/fd").iterdir()}
     lines = Path("/proc/net/tcp").read_text().splitlines()[1:]
-    return sum(line.split()[3] != LISTENING and f"socket:[{line.split()[9]}]" in held for line in lines)
+    return sum(line.split()[3] != LISTENING and f"socket:[{line.split()[9]}]" in descriptors for line in lines)

@@ -78,10 +78,10 @@ class Table:
         return "–" if value is None else self._mark(row, server) + shown(value)
 
     def _ratio(self, row: str, rival: str) -> str:
-        ours, theirs = self.median(row, OURS), self.median(row, rival)
-        if not self._rows[row][1] or ours is None or not theirs:
+        our_median, rival_median = self.median(row, OURS), self.median(row, rival)
+        if not self._rows[row][1] or our_median is None or not rival_median:
             return ""
-        return f"{self._mark(row, OURS, rival)}{ours / theirs:.2f} ×"
+        return f"{self._mark(row, OURS, rival)}{our_median / rival_median:.2f} ×"
 
     def __str__(self) -> str:
         rivals = [name for name in self._servers if name != OURS] if OURS in self._servers else []

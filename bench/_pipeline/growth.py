@@ -52,9 +52,9 @@ def _mew(*arguments: str) -> str:
 
 
 @contextmanager
-def _warm(here: Path) -> Iterator[Callable[[Path, Path], float]]:
+def _warm(folder: Path) -> Iterator[Callable[[Path, Path], float]]:
     """A session that has done all kinds of work; the seconds of a run from a journal to a lake on it."""
-    session = open_session(PipelineSettings(), lake=here / "warm")
+    session = open_session(PipelineSettings(), lake=folder / "warm")
 
     def run(journal: Path, lake: Path) -> float:
         started = time.perf_counter()
@@ -63,9 +63,9 @@ def _warm(here: Path) -> Iterator[Callable[[Path, Path], float]]:
         return time.perf_counter() - started
 
     try:
-        write_journal(here / "warm" / "journal", WARM_FRAMES)
+        write_journal(folder / "warm" / "journal", WARM_FRAMES)
         for number in range(2):
-            run(here / "warm" / "journal", here / f"warm-{number}")
+            run(folder / "warm" / "journal", folder / f"warm-{number}")
         yield run
     finally:
         close_session(session)
@@ -82,7 +82,7 @@ def _hide(journal: Path, hidden: Path) -> None:
 
 def _show(journal: Path, hidden: Path) -> None:
     """Bring it back. Frames first: the control file is what makes a segment."""
-    for path in sorted(hidden.rglob("*.parquet"), key=lambda each: ".control." in each.name):
+    for path in sorted(hidden.rglob("*.parquet"), key=lambda file: ".control." in file.name):
         path.rename(journal / path.relative_to(hidden))
 
 
@@ -90,15 +90,15 @@ def incremental(frames: int = FRAMES) -> bool:
     """A run over one in a hundred frames beside the run over all others."""
     full: list[float] = []
     new: list[float] = []
-    with tempfile.TemporaryDirectory() as folder, _warm(Path(folder)) as run:
-        here = Path(folder)
-        write_journal(here / "journal", frames, segment=frames // SHARE)
+    with tempfile.TemporaryDirectory() as path, _warm(Path(path)) as run:
+        folder = Path(path)
+        write_journal(folder / "journal", frames, segment=frames // SHARE)
         for number in range(ROUNDS):
-            lake = here / f"lake-{number}"
-            _hide(here / "journal", here / "hidden")
-            full.append(run(here / "journal", lake))
-            _show(here / "journal", here / "hidden")
-            new.append(run(here / "journal", lake))
+            lake = folder / f"lake-{number}"
+            _hide(folder / "journal", folder / "hidden")
+            full.append(run(folder / "journal", lake))
+            _show(folder / "journal", folder / "hidden")
+            new.append(run(folder / "journal", lake))
     ratio = statistics.median(new) / statistics.median(full)
     print(f"{frames:,} frames, then the last 1%; seconds of a run, warm:")
     _print("all others", full)
@@ -110,29 +110,29 @@ def incremental(frames: int = FRAMES) -> bool:
 def growth(frames: int = FRAMES) -> bool:
     """A run over ten times as many frames."""
     sizes = (frames // GROWTH, frames)
-    found: dict[int, list[float]] = {size: [] for size in sizes}
-    with tempfile.TemporaryDirectory() as folder, _warm(Path(folder)) as run:
-        here = Path(folder)
+    seconds_by_size: dict[int, list[float]] = {size: [] for size in sizes}
+    with tempfile.TemporaryDirectory() as path, _warm(Path(path)) as run:
+        folder = Path(path)
         for size in sizes:
-            write_journal(here / f"{size}" / "journal", size)
+            write_journal(folder / f"{size}" / "journal", size)
         for number in range(ROUNDS):
             for size in sizes:
-                found[size].append(run(here / f"{size}" / "journal", here / f"lake-{size}-{number}"))
-    few, many = (statistics.median(found[size]) for size in sizes)
+                seconds_by_size[size].append(run(folder / f"{size}" / "journal", folder / f"lake-{size}-{number}"))
+    few, many = (statistics.median(seconds_by_size[size]) for size in sizes)
     print(f"{sizes[0]:,} and {sizes[1]:,} frames; seconds of a run, warm:")
     for size in sizes:
-        _print(f"{size:,}", found[size])
+        _print(f"{size:,}", seconds_by_size[size])
     print(f"  {many / few:.1f} × for {GROWTH} × the frames (goal {GROWTH_GOAL:.0f} ×)")
     return many / few <= GROWTH_GOAL
 
 
 def cold(frames: int = FRAMES) -> bool:
     """A question and a moment, each from a shell that has nothing loaded."""
-    with tempfile.TemporaryDirectory() as folder:
-        here = Path(folder)
-        write_journal(here / "journal", frames)
-        _mew("run", "--journal", str(here / "journal"), "--lake", str(here / "lake"))
-        place = ("--journal", str(here / "journal"), "--lake", str(here / "lake"))
+    with tempfile.TemporaryDirectory() as path:
+        folder = Path(path)
+        write_journal(folder / "journal", frames)
+        _mew("run", "--journal", str(folder / "journal"), "--lake", str(folder / "lake"))
+        place = ("--journal", str(folder / "journal"), "--lake", str(folder / "lake"))
         _mew("query", "select 1", *place)
         took = {
             "query": [_look("query", _QUESTION, *place) for _ in range(LOOKS)],
@@ -151,4 +151,4 @@ def _look(*arguments: str) -> float:
 
 
 def _print(what: str, seconds: Sequence[float]) -> None:
-    print(f"  {what:<12} {' '.join(f'{each:6.2f}' for each in seconds)}")
+    print(f"  {what:<12} {' '.join(f'{value:6.2f}' for value in seconds)}")

@@ -73,14 +73,14 @@ GROUP BY ALL;
 def payloads() -> list[bytes]:
     """Something that moves, some of it cut off."""
     chance = random.Random(7)
-    made = []
+    frames = []
     for _ in range(4_096):
         place = {"entity": f"rover-{chance.randrange(9)}", "x": _place(chance), "y": _place(chance)}
-        made.append(
+        frames.append(
             msgspec.json.encode({**place, "moving": chance.random() < 0.5, "leg": chance.randrange(10**8, 10**9)})
         )
-    made[17] = made[17][:-9]
-    return made
+    frames[17] = frames[17][:-9]
+    return frames
 
 
 def _place(chance: random.Random) -> float:
@@ -105,10 +105,10 @@ def frame_rows(index: Any, times: Any, some: list[bytes], offset: int = 0) -> pa
         "position": pa.array(index + offset),
         "time": pa.array(times),
         "event": pa.repeat(pa.scalar("frame"), len(index)),
-        "participant": pa.array([f"writer-{each}" for each in number]),
-        "stream_id": pa.array([f"stream-{each}" for each in number]),
+        "participant": pa.array([f"writer-{writer}" for writer in number]),
+        "stream_id": pa.array([f"stream-{stream}" for stream in number]),
         "frame_number": pa.array(index // STREAMS + 1),
-        "size": pa.array([len(each) for each in some]),
+        "size": pa.array([len(frame) for frame in some]),
         "payload": pa.array(some, pa.binary()),
     }
     arrays = [
@@ -131,18 +131,20 @@ def by_kernel(tables: list[tuple[Unit, pa.Table]], options: DecodeOptions) -> li
 def stitched(done: list[UnitResult], frames: int) -> Stitched:
     """The units of one batch."""
     return merge(
-        None, [each.summary for each in done], ControlActivity(), MergeTarget(SPACE, frames - 1, NOON + 10**10)
+        None, [unit.summary for unit in done], ControlActivity(), MergeTarget(SPACE, frames - 1, NOON + 10**10)
     )
 
 
 def same(done: list[UnitResult], whole: Stitched, database: duckdb.DuckDBPyConnection, frames: int) -> bool:
     """Whether both found the same frames, faults and windows."""
     (decoded,) = database.execute("SELECT count(*) FROM decoded").fetchall()[0]
-    theirs = database.execute("SELECT stream_id, width, epoch_us(start), frames, bytes FROM windows ORDER BY ALL")
+    expected_rows = database.execute(
+        "SELECT stream_id, width, epoch_us(start), frames, bytes FROM windows ORDER BY ALL"
+    )
     table = whole.stream_activity
     starts = table["start"].cast(pa.int64()).to_pylist()
     names = ("stream_id", "seconds", "frames", "bytes")
-    ours = sorted(
+    rows = sorted(
         zip(
             *(table[name].to_pylist() for name in names[:2]),
             starts,
@@ -150,7 +152,7 @@ def same(done: list[UnitResult], whole: Stitched, database: duckdb.DuckDBPyConne
             strict=True,
         )
     )
-    return sum(each.quarantine.num_rows for each in done) == frames - decoded and ours == theirs.fetchall()
+    return sum(unit.quarantine.num_rows for unit in done) == frames - decoded and rows == expected_rows.fetchall()
 
 
 def kernel(frames: int = FRAMES) -> bool:

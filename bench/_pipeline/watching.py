@@ -75,10 +75,10 @@ def measure(folder: Path, segments: int) -> Measured:
     """Watch so many segments go by."""
     with _gateway(folder) as url, _watch(folder, url):
         try:
-            heard = asyncio.run(_play(url, segments))
+            figures = asyncio.run(_play(url, segments))
         except TimeoutError:
-            raise RuntimeError(f"too little was heard in time; the watch said: {_last_words(folder)}") from None
-    return _measured(folder, heard)
+            raise RuntimeError(f"too few figures arrived in time; the watch said: {_last_words(folder)}") from None
+    return _measured(folder, figures)
 
 
 # ------------------------------------------------------------------------------------------------- the processes
@@ -90,10 +90,10 @@ def _gateway(folder: Path) -> Iterator[str]:
     command = ["gateway", "start", "--port", "0", "--log-level", "error"]
     with _process(folder, command, stdout=subprocess.PIPE) as process:
         assert process.stdout is not None
-        said = process.stdout.readline()
-        if (found := re.match(rb"listening on ws://\S+:(\d+)", said)) is None:
-            raise RuntimeError(f"the gateway did not start: {said.decode()}")
-        yield f"ws://127.0.0.1:{int(found[1])}"
+        line = process.stdout.readline()
+        if (match := re.match(rb"listening on ws://\S+:(\d+)", line)) is None:
+            raise RuntimeError(f"the gateway did not start: {line.decode()}")
+        yield f"ws://127.0.0.1:{int(match[1])}"
 
 
 @contextlib.contextmanager
@@ -153,19 +153,19 @@ async def _play(url: str, windows: int) -> list[Heard]:
 
 async def _listen(space: Space, windows: int) -> list[Heard]:
     """Figures of seconds that began when the watch was warm, as they come."""
-    view = await space.wait_until(lambda view: any(each.owner == "meter" for each in view.streams.values()))
-    stream = next(each for each in view.streams.values() if each.owner == "meter")
-    heard: list[Heard] = []
+    view = await space.wait_until(lambda view: any(stream.owner == "meter" for stream in view.streams.values()))
+    stream = next(stream for stream in view.streams.values() if stream.owner == "meter")
+    figures: list[Heard] = []
     warm: float | None = None
     async for frame in space.stream(stream.stream_id).frames(ACTIVITY):
         now = time.time()
         warm = now + WARM_SECONDS if warm is None else warm
         figure = frame.value
         if figure is not None and figure.seconds == 1 and figure.start.timestamp() >= warm:
-            heard.append(Heard(now, figure))
-            if len(heard) == windows:
+            figures.append(Heard(now, figure))
+            if len(figures) == windows:
                 break
-    return heard
+    return figures
 
 
 # -------------------------------------------------------------------------------------------------- what came of it
@@ -178,43 +178,43 @@ class _Sealed(msgspec.Struct, frozen=True):
     at: float
 
 
-def _measured(folder: Path, heard: Sequence[Heard]) -> Measured:
-    sealed = [_sealed(each) for each in JournalFolder(folder / ".mew" / "journal", "lab").segments()]
-    since, until = (heard[place].figure.start.timestamp() * SECOND for place in (0, -1))
-    batches = [each for each in Lake(folder / ".mew" / "lake").history() if each.times["lab"] >= since]
-    found = [(each, _final(each.figure, sealed)) for each in heard]
+def _measured(folder: Path, figures: Sequence[Heard]) -> Measured:
+    sealed = [_sealed(segment) for segment in JournalFolder(folder / ".mew" / "journal", "lab").segments()]
+    since, until = (figures[place].figure.start.timestamp() * SECOND for place in (0, -1))
+    batches = [batch for batch in Lake(folder / ".mew" / "lake").history() if batch.times["lab"] >= since]
+    figures_and_segments = [(figure, _final(figure.figure, sealed)) for figure in figures]
     return Measured(
         [_in_table(segment, batches) for segment in sealed if since <= segment.time <= until],
-        [each.at - segment.at for each, segment in found],
-        {name: statistics.median(each.seconds.get(name, 0) for each in batches) for name in batches[-1].seconds},
+        [figure.at - segment.at for figure, segment in figures_and_segments],
+        {name: statistics.median(batch.seconds.get(name, 0) for batch in batches) for name in batches[-1].seconds},
     )
 
 
 def _in_table(segment: _Sealed, batches: Sequence[Progress]) -> float:
-    return next(each.finished for each in batches if each.positions["lab"] >= segment.last) / SECOND - segment.at
+    return next(batch.finished for batch in batches if batch.positions["lab"] >= segment.last) / SECOND - segment.at
 
 
 def _sealed(segment: Segment) -> _Sealed:
     read = [read_control, *([read_frames] if read_footer(segment).frames else [])]
-    times = [each.value for rows in read for each in rows(segment, ["time"])["time"]]
+    times = [row.value for rows in read for row in rows(segment, ["time"])["time"]]
     return _Sealed(segment.last, max(times), segment.control.stat().st_mtime)
 
 
 def _final(figure: Activity, sealed: Sequence[_Sealed]) -> _Sealed:
     """The segment that has the first record behind a window: with it the figure is final."""
     end = (figure.start.timestamp() + figure.seconds) * SECOND
-    return next(each for each in sealed if each.time >= end)
+    return next(segment for segment in sealed if segment.time >= end)
 
 
 def watching(segments: int = SEGMENTS) -> bool:
     """Measure, print, and say whether the goals were met."""
     with tempfile.TemporaryDirectory() as folder:
-        found = measure(Path(folder), segments)
+        measured = measure(Path(folder), segments)
     print(f"a watch on Spark, {RATE} frames a second, a segment a second; seconds from a sealed segment:")
     met = True
-    for what, seconds, goal in (("table", found.table, TABLE_GOAL), ("participant", found.heard, HEARD_GOAL)):
+    for what, seconds, goal in (("table", measured.table, TABLE_GOAL), ("participant", measured.heard, HEARD_GOAL)):
         p50, p95 = statistics.median(seconds), statistics.quantiles(seconds, n=20)[-1]
         met = met and p95 <= goal
         print(f"  to {what:<12} p50 {p50:5.2f}  p95 {p95:5.2f}  most {max(seconds):5.2f}  of {len(seconds)} ({goal})")
-    print(f"  a batch by stage: {', '.join(f'{name} {spent:.3f}' for name, spent in found.stages.items())}")
+    print(f"  a batch by stage: {', '.join(f'{name} {spent:.3f}' for name, spent in measured.stages.items())}")
     return met

@@ -118,46 +118,46 @@ def _write(df: DataFrame, path: Path) -> None:
 
 def whole(frames: int = FRAMES) -> bool:
     """Measure, print, and say whether the goals were met."""
-    with tempfile.TemporaryDirectory() as folder:
-        here = Path(folder)
-        write_journal(here / "journal", frames)
-        session = open_session(PipelineSettings(), lake=here / "warm")
+    with tempfile.TemporaryDirectory() as path:
+        folder = Path(path)
+        write_journal(folder / "journal", frames)
+        session = open_session(PipelineSettings(), lake=folder / "warm")
         try:
-            return _compare(session, here, frames)
+            return _compare(session, folder, frames)
         finally:
             close_session(session)
 
 
-def _compare(session: SparkSession, here: Path, frames: int) -> bool:
+def _compare(session: SparkSession, folder: Path, frames: int) -> bool:
     took: dict[str, list[float]] = {}
-    found: dict[str, Any] = {}
+    results: dict[str, Any] = {}
     parts: list[float] = []
 
     def spend(what: str, work: Callable[[Path], Any]) -> None:
-        out = here / "out"
+        out = folder / "out"
         shutil.rmtree(out, ignore_errors=True)
         out.mkdir()
         started = time.perf_counter()
-        found[what] = work(out)
+        results[what] = work(out)
         took.setdefault(what, []).append(time.perf_counter() - started)
 
     def ours(out: Path) -> Progress:
-        run = run_batch(here / "journal", Lake(out), lambda work, items: run_on_spark(session, work, items))
+        run = run_batch(folder / "journal", Lake(out), lambda work, items: run_on_spark(session, work, items))
         assert run is not None
         parts.append(sum(run.seconds[stage] for stage in STAGES))
         return run
 
     for _ in range(ROUNDS):
         spend("ours, everything", ours)
-        spend("DuckDB, its part", lambda out: by_duckdb(here / "journal", out))
-    spend("plain Spark, its part", lambda out: by_plain_spark(session, here / "journal", out))
+        spend("DuckDB, its part", lambda out: by_duckdb(folder / "journal", out))
+    spend("plain Spark, its part", lambda out: by_plain_spark(session, folder / "journal", out))
     part, duck = statistics.median(parts[1:]), statistics.median(took["DuckDB, its part"][1:])
     everything = statistics.median(took["ours, everything"][1:])
-    same = found["ours, everything"].rows["stream_activity"] == found["DuckDB, its part"]
+    same = results["ours, everything"].rows["stream_activity"] == results["DuckDB, its part"]
     print(f"{frames:,} frames of 75 bytes in {-(-frames // SEGMENT)} segments, seconds, warm:")
     for what, seconds in took.items():
-        print(f"  {what:<24} {' '.join(f'{each:6.2f}' for each in seconds)}")
-    stages = ", ".join(f"{stage} {spent:.2f}" for stage, spent in found["ours, everything"].seconds.items())
+        print(f"  {what:<24} {' '.join(f'{value:6.2f}' for value in seconds)}")
+    stages = ", ".join(f"{stage} {spent:.2f}" for stage, spent in results["ours, everything"].seconds.items())
     print(f"  ours by stage: {stages}")
     print(f"  that part: {part:.2f} s, {part / duck:.2f} × DuckDB (goal {PART_GOAL}), {frames / part:,.0f} frames/s")
     verdict = "the same" if same else "DIFFERENT"
