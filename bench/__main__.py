@@ -1,6 +1,6 @@
 """`python -m bench [name …]` runs every measurement, or the named ones.
 
-Measures nothing itself.
+It measures nothing itself.
 """
 
 import importlib
@@ -10,13 +10,13 @@ from pathlib import Path
 
 
 def names() -> list[str]:
-    """The measurements there are, in alphabetical order."""
+    """Return the names of all measurements, in alphabetical order."""
     modules = (module.name for module in pkgutil.iter_modules([str(Path(__file__).parent)]))
     return sorted(name for name in modules if not name.startswith("_"))
 
 
 def main(selected: list[str]) -> int:
-    """Run the selected measurements, all where none is named; non-zero if one says so or is unknown."""
+    """Run the selected measurements, or all. Returns a non-zero exit code if one fails or is unknown."""
     available = names()
     unknown = [name for name in selected if name not in available]
     if unknown or not available:

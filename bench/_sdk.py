@@ -1,7 +1,7 @@
-"""The process that is measured by `bench.sdk`: a program that uses the SDK, and says what it used for it.
+"""The process that `bench.sdk` measures: a program that uses the SDK and reports its resource use.
 
 `python -m bench._sdk receive|send|slow <address> <token> <frames> [asyncio|uvloop]`. It reports on standard output, a
-line of JSON a step; what it is given to read, and when, is its parent's business.
+line of JSON for each step. The parent process decides what it reads, and when.
 """
 
 import asyncio
@@ -24,13 +24,13 @@ SLOW_SECONDS: Final = 0.001
 
 
 def tell(**what: Any) -> None:
-    """A line for the parent."""
+    """Print a report for the parent process."""
     sys.stdout.buffer.write(msgspec.json.encode(what) + b"\n")
     sys.stdout.buffer.flush()
 
 
 async def receive(space: Space, count: int) -> None:
-    """Read every frame that comes, as a program does."""
+    """Read all frames, as a program does."""
     frames = space.frames()
     tell(ready=True)
     await anext(frames)
@@ -45,7 +45,7 @@ async def receive(space: Space, count: int) -> None:
 
 
 async def send(space: Space, count: int) -> None:
-    """Write frames for another client."""
+    """Write frames for another participant."""
     await space.wait_until(lambda view: "p0" in view.participants)
     stream = await space.open_stream(target=["p0"])
     tell(ready=True)
@@ -58,7 +58,7 @@ async def send(space: Space, count: int) -> None:
 
 
 async def slow(space: Space, count: int) -> None:
-    """Read far more slowly than frames come; all the others are to be told as gaps."""
+    """Read much more slowly than frames arrive. All other frames must be reported as gaps."""
     lost = {"queue": 0, "gateway": 0, "connection": 0}
 
     def on_gap(gap: StreamGap) -> None:
@@ -88,7 +88,7 @@ WORK: Final[dict[str, Callable[[Space, int], Coroutine[Any, Any, None]]]] = {
 
 
 async def main(work: str, url: str, token: str, count: int) -> None:
-    """Join and do it."""
+    """Join and run the task."""
     async with mew.connect(url, space="bench", token=token) as space:
         await WORK[work](space, count)
 

@@ -1,6 +1,6 @@
-"""What the core costs: a frame's routing with few and with many writers, and a chat envelope through `handle`.
+"""The cost of the core: routing a frame with few and with many writers, and handling a chat envelope.
 
-Medians of interleaved rounds, so that a busy machine disturbs both sides alike.
+It prints medians of interleaved rounds, so that a busy machine affects all measurements equally.
 """
 
 import gc
@@ -29,13 +29,13 @@ UNLIMITED = Limits(
 
 
 def stream_with_writers(count: int) -> tuple[SpaceCore, str, bytes]:
-    """A live stream with so many writers; the last of them and a frame of 100 bytes."""
+    """Return a space with a live stream of this many writers, the last writer, and a frame of 100 bytes."""
     names = [f"writer-{number}" for number in range(count)]
     lab = MemorySpace(participants={name: [{"kind": "*"}] for name in names}, limits=UNLIMITED)
     owner = lab.join(names[0])
     owner.send(kind="stream/request", payload={"description": "positions"})
     stream_id = owner.take("stream/open")["payload"]["stream_id"]
-    # Ten thousand joins would each be welcomed with the names of all before: recover into such a state instead.
+    # Each of ten thousand joins would get a welcome with all earlier names: start from a recovered state instead.
     state = lab.state
     state.streams[stream_id] = msgspec.structs.replace(state.streams[stream_id], writers=tuple(names))
     state.left = dict.fromkeys(names, lab.now)
@@ -45,7 +45,7 @@ def stream_with_writers(count: int) -> tuple[SpaceCore, str, bytes]:
 
 
 def microseconds(work: Callable[[int], None], count: int) -> float:
-    """The time of one of `count` repetitions."""
+    """Return the time of one of `count` repetitions."""
     gc.collect()
     started = time.perf_counter()
     work(count)
@@ -53,7 +53,7 @@ def microseconds(work: Callable[[int], None], count: int) -> float:
 
 
 def routing(space: SpaceCore, participant: str, frame: bytes) -> Callable[[int], None]:
-    """Route the same frame again and again."""
+    """Measure the routing of a frame."""
     route = space.route
 
     def work(count: int) -> None:
@@ -64,7 +64,7 @@ def routing(space: SpaceCore, participant: str, frame: bytes) -> Callable[[int],
 
 
 def numbering(space: SpaceCore, participant: str, frame: bytes) -> Callable[[int], None]:
-    """Route a frame and number it, as a gateway does that journals each."""
+    """Measure the routing and numbering of a frame, as a gateway with a journal does it."""
 
     def work(count: int) -> None:
         for _ in range(count):
@@ -76,7 +76,7 @@ def numbering(space: SpaceCore, participant: str, frame: bytes) -> Callable[[int
 
 
 def chatting() -> Callable[[int], None]:
-    """One chat after another, capability check and record included."""
+    """Measure the handling of a chat, including the capability check and the record."""
     capabilities = [{"kind": "mcp/*"}, {"kind": "stream/request"}, {"kind": "chat"}]
     lab = MemorySpace(participants={"alice": capabilities, "bob": None}, limits=UNLIMITED)
     alice = lab.join("alice")
@@ -91,7 +91,7 @@ def chatting() -> Callable[[int], None]:
 
 
 def main() -> int:
-    """Measure, print, and fail where a goal is missed."""
+    """Measure and print. Returns a non-zero exit code if a goal is missed."""
     few, many = stream_with_writers(2), stream_with_writers(10_000)
     works = {
         "route, 2 writers": (routing(*few), 50_000),

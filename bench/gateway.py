@@ -1,4 +1,4 @@
-"""What the gateway costs and how fast it is, beside nats-server, Node's `ws` and Bun, in interleaved rounds.
+"""Cost and speed of the gateway, compared with nats-server, Node's `ws` and Bun, in interleaved rounds.
 
 `MEW_BENCH=fanout,chat` runs these scenarios only, `MEW_BENCH_SERVERS=ours,nats` these servers only,
 `MEW_BENCH_ROUNDS=5` so many rounds, and `MEW_BENCH_QUICK=1` one short one. `MEW_BENCH_PATIENCE=60` has a measurement
@@ -37,7 +37,7 @@ SCENARIOS: Final[dict[str, Callable[[Plan], Table]]] = {
 
 
 def main() -> int:
-    """Measure, then print everything at the end."""
+    """Measure everything, then print the tables."""
     plan = read_plan()
     unknown = [name for name in plan.scenarios if name not in SCENARIOS]
     if unknown:
@@ -57,14 +57,14 @@ def _measure(plan: Plan) -> int:
         machine.say(f"── {name}, {time.monotonic() - started:.0f} s")
         try:
             tables.append(SCENARIOS[name](plan))
-        except (RuntimeError, OSError) as error:  # the others are worth having all the same
+        except (RuntimeError, OSError) as error:  # the results of the other scenarios are still useful
             failed.append(f"{name}: {type(error).__name__}: {error}")
             machine.say(f"failed: {failed[-1]}")
     print(machine.description())
     print(f"servers on CPU {machine.SERVER_CPU}, load on CPU {machine.LOAD_CPU}; {servers.versions()};", end=" ")
-    print(f"medians of {plan.rounds} interleaved rounds where not said otherwise;", end=" ")
+    print(f"medians of {plan.rounds} interleaved rounds unless a note says otherwise;", end=" ")
     print(f"{time.monotonic() - started:.0f} s in all;", end=" ")
-    print(f"others used {watch.others():.0%} of the machine meanwhile")
+    print(f"other programs used {watch.others():.0%} of the machine during the run")
     for table in tables:
         print(table)
     for failure in failed:

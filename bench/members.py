@@ -1,6 +1,6 @@
-"""What one member can do to make others wait: a list of attempts, and the worst echo of another member at each.
+"""How much one member can delay others: a list of attempts, and the slowest echo of another member during each.
 
-`MEW_BENCH=globs,explain` runs the attempts only whose names hold one of the words.
+`MEW_BENCH=globs,explain` runs only the attempts whose names contain one of the words.
 """
 
 import os
@@ -9,5 +9,5 @@ from bench._gateway import members
 
 
 def main() -> int:
-    """Try them all, or the chosen ones."""
+    """Run all attempts, or the selected ones."""
     return members.main(os.environ.get("MEW_BENCH", "").replace(",", " ").split())

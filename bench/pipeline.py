@@ -1,6 +1,6 @@
-"""What the pipeline costs, part by part.
+"""The cost of the pipeline, part by part.
 
-`MEW_BENCH=kernel` runs that part only, and `MEW_BENCH_QUICK=1` journals of a tenth of the size.
+`MEW_BENCH=kernel` runs only this part. `MEW_BENCH_QUICK=1` uses journals of a tenth of the size.
 """
 
 import os
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def main() -> int:
-    """Measure, print, and count the goals that are missed."""
+    """Measure and print. Returns the number of missed goals."""
     quick = os.environ.get("MEW_BENCH_QUICK", "0") not in ("", "0")
     share = 10 if quick else 1
     parts: dict[str, Callable[[], bool]] = {
@@ -38,5 +38,5 @@ def main() -> int:
         return 2
     watch = machine.Watch()
     missed = sum(not parts[name]() for name in selected or parts)
-    print(f"{machine.description()}; others used {watch.others():.0%} of the machine meanwhile")
+    print(f"{machine.description()}; other programs used {watch.others():.0%} of the machine during the run")
     return missed

@@ -1,6 +1,6 @@
-"""What the SDK costs the program that uses it: frames read and written per CPU-second, and memory while it cannot cope.
+"""The cost of the SDK: frames read and written per CPU-second, and the memory of a program that reads too slowly.
 
-A gateway on one CPU, the program on another, beside the process that feeds it. `MEW_BENCH_QUICK=1` takes fewer frames.
+The gateway runs on one CPU, the program and its peer on another. `MEW_BENCH_QUICK=1` uses fewer frames.
 """
 
 import os
@@ -23,22 +23,22 @@ from bench._gateway.servers import OURS, Server, Wishes, running
 RECEIVE_GOAL: Final = 100_000
 SEND_GOAL: Final = 60_000
 GROWTH_GOAL: Final = 4 * 2**20
-"""Bytes by which the memory of a program that cannot cope may grow, from the first tenth of the frames to the last."""
+"""Maximum growth in bytes of the memory of a slow program, from the first tenth of the frames to the last."""
 QUICK: Final = os.environ.get("MEW_BENCH_QUICK", "") not in ("", "0")
 ROUNDS: Final = 1 if QUICK else 3
 FRAMES: Final = 200_000 if QUICK else 1_000_000
 SLOW_FRAMES: Final = 500_000 if QUICK else 10_000_000
 WINDOW: Final = 40_000
-"""Frames in flight: what a gateway keeps for a reader holds more."""
+"""Number of frames in flight; the queue of a reader in the gateway holds more."""
 CHUNK: Final = 500
 PATIENCE: Final = 600.0
 
 
 class Program:
-    """The program that is measured."""
+    """The measured program."""
 
     def __init__(self, process: "subprocess.Popen[bytes]") -> None:
-        """Started."""
+        """Start reading the output of the process."""
         self._process = process
         assert process.stdout is not None
         self._output = process.stdout
@@ -46,7 +46,7 @@ class Program:
         self._unread = b""
 
     def said(self, seconds: float = 0.0) -> list[dict[str, Any]]:
-        """What it has reported since the last look; waits so long for something."""
+        """Return its new reports. Waits up to `seconds` for one."""
         if not select.select([self._output], [], [], seconds)[0]:
             return []
         data = self._output.read()
@@ -56,18 +56,18 @@ class Program:
         return [msgspec.json.decode(line) for line in lines]
 
     def awaited(self, word: str) -> dict[str, Any]:
-        """The next report that has this word."""
+        """Return the next report with this field."""
         deadline = time.monotonic() + PATIENCE
         while time.monotonic() < deadline:
             for message in self.said(1.0):
                 if word in message:
                     return message
-        raise RuntimeError(f"the program never said {word!r}")
+        raise RuntimeError(f"the program did not report {word!r}")
 
 
 @contextmanager
 def program(server: Server, work: str, count: int, loop: str) -> Iterator[Program]:
-    """A program that does this with so many frames, on the loop of this name."""
+    """Run the program with this task, number of frames and event loop."""
     configured = msgspec.json.decode((server.folder / "space.yaml").read_bytes())
     token = configured["participants"]["p1"]["tokens"][0]
     command = [sys.executable, "-m", "bench._sdk", work, f"ws://127.0.0.1:{server.port}", token, str(count), loop]
@@ -80,7 +80,7 @@ def program(server: Server, work: str, count: int, loop: str) -> Iterator[Progra
 
 @contextmanager
 def somebody(server: Server) -> Iterator[Clients]:
-    """Another participant, with a plain socket: who writes to the program, or reads from it."""
+    """Another participant, with a plain socket. It writes to the program, or reads from it."""
     clients = Clients(server)
     try:
         clients.join(1)
@@ -90,7 +90,7 @@ def somebody(server: Server) -> Iterator[Clients]:
 
 
 def receive(server: Server, loop: str) -> float:
-    """Frames that a program reads in a CPU-second."""
+    """Return the number of frames that a program reads per CPU-second."""
     with somebody(server) as clients, program(server, "receive", FRAMES, loop) as reader:
         done = fed(clients, reader, FRAMES, WINDOW)
         if done["missed"]:
@@ -99,7 +99,7 @@ def receive(server: Server, loop: str) -> float:
 
 
 def fed(clients: Clients, reader: Program, count: int, window: int) -> dict[str, Any]:
-    """Write frames, never further ahead of the reader than the window; what the reader has to say in the end."""
+    """Write frames, with at most a window of them in flight. Returns the last report of the reader."""
     reader.awaited("ready")
     writer = clients.sockets[0]
     clients.open(1)
@@ -118,7 +118,7 @@ def fed(clients: Clients, reader: Program, count: int, window: int) -> dict[str,
 
 
 def swallow(writer: socket.socket) -> None:
-    """Take in what came back."""
+    """Read the data that the gateway sends back."""
     try:
         while writer.recv(1 << 20, socket.MSG_DONTWAIT):
             pass
@@ -127,7 +127,7 @@ def swallow(writer: socket.socket) -> None:
 
 
 def send(server: Server, loop: str) -> float:
-    """Frames that a program writes in a CPU-second."""
+    """Return the number of frames that a program writes per CPU-second."""
     with somebody(server) as clients, program(server, "send", FRAMES, loop) as writer:
         writer.awaited("ready")
         while True:
@@ -138,14 +138,14 @@ def send(server: Server, loop: str) -> float:
 
 
 def slow(server: Server, loop: str) -> tuple[int, dict[str, int], list[int]]:
-    """What a program that is too slow reads, what is reported to it as lost, and its memory meanwhile."""
+    """Return the frames that a slow program reads, those that are reported as missing, and its memory over time."""
     with somebody(server) as clients, program(server, "slow", SLOW_FRAMES, loop) as reader:
         done = fed(clients, reader, SLOW_FRAMES, SLOW_FRAMES)
         return done["read"], done["lost"], done["memory"]
 
 
 def main() -> int:
-    """Measure and say; non-zero where a goal is missed."""
+    """Measure and print. Returns a non-zero exit code if a goal is missed."""
     with machine.alone():
         machine.prepare()
         machine.end_on_signal()

@@ -1,1 +1,1 @@
-"""How the gateway is measured beside others: processes, wires, load, scenarios. `bench.gateway` runs them."""
+"""The comparison of gateways: processes, wire formats, load and scenarios. `bench.gateway` runs them."""

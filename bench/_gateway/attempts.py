@@ -1,6 +1,6 @@
-"""What one member may try, to make all others wait: messages and requests that a good token lets it send.
+"""Attempts of one member to delay all others: messages and requests that its valid token allows.
 
-A list, and nothing that sends: `members` measures what each attempt does to another member.
+This is a list only. `members` sends them, and measures the effect of each attempt on another member.
 """
 
 from collections.abc import Callable, Sequence
@@ -13,17 +13,17 @@ encode = msgspec.json.encode
 
 
 class Attempt(msgspec.Struct, frozen=True):
-    """A name, and what is sent: WebSocket messages, or one body for `explain`."""
+    """An attempt: its name and its WebSocket messages, or one body for `explain`."""
 
     name: str
     messages: Callable[[], list[bytes]]
     times: int = 1
-    """How often all of it is sent, in a row."""
+    """How many times all messages are sent, one after the other."""
     explains: bool = False
     reads: str = ""
-    """A path that is read over HTTP by sixteen connections, in place of messages."""
+    """A path that sixteen connections read over HTTP, instead of messages."""
     granted: Sequence[bytes] = ()
-    """Grants to the one who tries, which another has sent before."""
+    """Grants to the sender of the attempt, which another member sends before."""
 
 
 def _one(**envelope: object) -> Callable[[], list[bytes]]:
@@ -35,7 +35,7 @@ def _text(text: bytes, kind: bytes = b"chat") -> Callable[[], list[bytes]]:
 
 
 def _raw(unit: bytes, count: int, kind: bytes = b"note", last: bytes = b"1") -> Callable[[], list[bytes]]:
-    """A list of one thing, many times."""
+    """Return a list with one item many times."""
     return lambda: [b'{"kind":"%b","payload":{"a":[%b%b]}}' % (kind, unit * count, last)]
 
 
@@ -44,7 +44,7 @@ def _members(count: int, form: bytes) -> Callable[[], list[bytes]]:
 
 
 def _trial(value: bytes) -> Callable[[], list[bytes]]:
-    """What granted patterns are tried on."""
+    """Values that the granted patterns are matched against."""
     return lambda: [b'{"kind":"trial","payload":{"a":%b}}' % value]
 
 
@@ -54,7 +54,7 @@ def _announce(*schemas: object, validate: bool = False) -> bytes:
 
 
 def _globs(pattern: Callable[[int], dict[str, object]], count: int = 500) -> list[bytes]:
-    """Grants of about as many patterns as one participant may be granted, in messages that are small enough."""
+    """Return grants of about as many patterns as one participant may have, in messages that are small enough."""
     capabilities = [{"kind": "trial", **pattern(n)} for n in range(count)]
     return [
         encode(
@@ -81,7 +81,7 @@ def _branching(count: int, properties: int) -> object:
 
 
 def _validated(name: str, schema: object, content: bytes) -> Callable[[], list[bytes]]:
-    """A stream of this name and format that is checked, and one piece of data."""
+    """Return messages that open a validated stream with this name and format, and write one value."""
 
     def messages() -> list[bytes]:
         payload = {"formats": [{"id": "f", "schema": schema}], "validate": True, "desired_id": name}
@@ -99,7 +99,7 @@ def _validated(name: str, schema: object, content: bytes) -> Callable[[], list[b
 
 
 def _arrays(number: bytes, count: int) -> bytes:
-    """Arrays of 15 numbers that differ, as many as are compared each with each."""
+    """Return different arrays of 15 numbers, as many as are compared with each other."""
     array = b"[" + b",".join(number % residue for residue in range(15)) + b"]"
     return b"[" + b",".join([array] * count) + b"]"
 
@@ -143,7 +143,7 @@ def _grants(capabilities: list[dict[str, object]], recipient: str = "bob") -> li
 
 
 def _held(capabilities: list[dict[str, object]]) -> list[bytes]:
-    """What the one who tries is granted before, in messages that are small enough."""
+    """Return the grants for the sender of the attempt, in messages that are small enough."""
     return [grant for at in range(0, len(capabilities), 7) for grant in _grants(capabilities[at : at + 7], "mallory")]
 
 

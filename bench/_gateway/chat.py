@@ -1,6 +1,6 @@
-"""Chat envelopes to twenty receivers and back to their sender, with the readable logs and without, beside `ws`.
+"""Chat envelopes to twenty receivers and their sender, with and without the history logs, compared with `ws`.
 
-All CPU time of a server's process counts, also what its log's thread still uses when the last envelope has arrived.
+All CPU time of a server's process is counted, including the time of the log thread after the last envelope.
 """
 
 import time
@@ -18,15 +18,15 @@ from bench._gateway.wire import envelope
 
 RECEIVERS: Final = 20
 WINDOW: Final = 1000
-"""Envelopes in flight to each: our gateway would close the socket of a reader that has a megabyte waiting."""
+"""Envelopes in flight to each reader: the gateway closes the socket of a reader with too much data in its queue."""
 MARK: Final = ord("|")
-"""Stands once in each envelope, and in no header of a WebSocket message of 125 to 379 bytes."""
+"""A byte that is once in each envelope, and in no header of a WebSocket message of 125 to 379 bytes."""
 CHAT: Final = envelope("chat", {"text": "a message of ordinary length, for everyone in the space |"})
 SETTLE_SECONDS: Final = 15.0
 
 
 def chat(plan: Plan) -> Table:
-    """Envelopes of one sender, as fast as the server takes them."""
+    """Measure envelopes of one sender, as fast as the server accepts them."""
     plan = plan.with_servers(OURS, "ws")
     table = Table("Chat envelopes, 20 receivers (and the sender's echo); goal: 10 × ws", plan.servers)
     with (
@@ -34,7 +34,7 @@ def chat(plan: Plan) -> Table:
         all_seated(plan, table, RECEIVERS + 1, 0, Wishes(people=30, chat=True, logs=False)) as silent,
         all_seated(plan, table, RECEIVERS + 1, 0, Wishes(people=30, chat=True, logs=False, journal=False)) as forgetful,
     ):
-        # `ws` keeps no journal in any of them.
+        # `ws` has no journal in any of these rows.
         for number in range(plan.rounds):
             for row, seats in (("logs on", logging), ("logs off", silent), ("logs and journal off", forgetful)):
                 for clients in seats:
@@ -42,7 +42,7 @@ def chat(plan: Plan) -> Table:
                     _measure(table, row, clients, plan.seconds)
         for clients in logging:
             if lost := _lines_left_out(clients.server):
-                table.note(f"ours: its logs fell behind and say so: {lost:,} lines left out")
+                table.note(f"ours: the logs report that they dropped {lost:,} lines")
     return table
 
 
@@ -55,7 +55,7 @@ def _send(table: Table, clients: Clients, seconds: float) -> Throughput:
 
     done = saturate(clients, [CHAT], 1, seconds=seconds, tally=marks, window=WINDOW)
     if not done.exact:
-        table.note(f"{server.name}: not every client got everything")
+        table.note(f"{server.name}: not every reader got every envelope")
     _await_idle(server)
     return msgspec.structs.replace(done, cpu=server.cpu_seconds() - used)
 
@@ -71,7 +71,7 @@ def _measure(table: Table, row: str, clients: Clients, seconds: float) -> None:
 
 
 def _await_idle(server: Server) -> None:
-    """Until a server has nothing left to do."""
+    """Wait until a server is idle."""
     deadline = time.monotonic() + SETTLE_SECONDS
     while time.monotonic() < deadline:
         used = server.cpu_seconds()

@@ -1,6 +1,6 @@
-"""Many clients of one server, connected and admitted concurrently.
+"""Many clients of one server, which connect and join concurrently.
 
-They live in one process and share one poll; each is a plain socket that nothing stands before.
+They are plain sockets in one process, and share one poll object.
 """
 
 import itertools
@@ -21,15 +21,15 @@ DONT_WAIT: Final = socket.MSG_DONTWAIT
 
 
 class Clients:
-    """Sockets that have been let in. They block, so that a writer may; readers ask not to wait, call by call."""
+    """Joined sockets. They are blocking, for writers; readers pass a flag with each call that does not wait."""
 
     def __init__(self, server: Server) -> None:
-        """None yet."""
+        """Start without clients."""
         self.server = server
         self.sockets: list[socket.socket] = []
 
     def join(self, count: int, *, at_once: int = AT_ONCE, first: int = 0, receive_buffer: int = 0) -> None:
-        """Let in `count` more, from number `first` on, so many at a time."""
+        """Join `count` more clients, starting with number `first`, a limited number concurrently."""
         entrance, numbers = Entrance(self.server), iter(range(first, first + count))
         for number in itertools.islice(numbers, at_once):
             entrance.add(connecting(self.server.port, receive_buffer), number)
@@ -41,7 +41,7 @@ class Clients:
         entrance.close()
 
     def open(self, writers: int) -> None:
-        """Let the first clients write."""
+        """Give the first clients write access."""
         for number, client in enumerate(self.sockets[:writers]):
             for opening, awaited in self.server.dialect.opening(number):
                 client.sendall(opening)
@@ -50,7 +50,7 @@ class Clients:
                     received = received[-len(awaited) :] + _receive(client)
 
     def settle(self) -> None:
-        """Read until there has been nothing for a while."""
+        """Read until no data arrives for some time."""
         with select.epoll() as poll:
             for client in self.sockets:
                 poll.register(client.fileno(), select.EPOLLIN)
@@ -61,7 +61,7 @@ class Clients:
                         raise RuntimeError(f"{self.server.name} closed a connection")
 
     def close(self) -> None:
-        """Hang up."""
+        """Close all sockets."""
         for client in self.sockets:
             client.close()
         self.sockets.clear()
@@ -77,7 +77,7 @@ def _receive(connected: socket.socket) -> bytes:
 
 
 def connecting(port: int, receive_buffer: int = 0) -> socket.socket:
-    """A socket on its way to the server."""
+    """Return a socket that is connecting to the server."""
     client = socket.socket()
     client.setblocking(False)
     client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -88,27 +88,27 @@ def connecting(port: int, receive_buffer: int = 0) -> socket.socket:
 
 
 class Entrance:
-    """Clients that join: connected, greeted, admitted. Who is in already is read meanwhile, and not looked at."""
+    """Clients that are joining. Data for clients that have joined already is read and ignored."""
 
     def __init__(self, server: Server) -> None:
-        """Without clients."""
+        """Start without clients."""
         self._dialect = server.dialect
         self._name = server.name
         self._poll = select.epoll()
         self._sockets: dict[int, socket.socket] = {}
         self._unsaid: dict[int, bytes] = {}
         self._replies: dict[int, bytes] = {}
-        """What is still to be said to the answer to the upgrade."""
+        """The message to send after the answer to the upgrade, by socket."""
         self._heard: dict[int, bytes] = {}
         self._deadline = time.monotonic() + PATIENCE
 
     @property
     def outside(self) -> int:
-        """How many are not in yet."""
+        """The number of clients that have not joined yet."""
         return len(self._unsaid) + len(self._heard)
 
     def add(self, client: socket.socket, number: int) -> None:
-        """One more, who speaks first as this number does."""
+        """Add a client; its number selects its first message."""
         self._sockets[client.fileno()] = client
         self._unsaid[client.fileno()] = self._dialect.hello(number)
         if reply := self._dialect.reply(number):
@@ -116,9 +116,9 @@ class Entrance:
         self._poll.register(client.fileno(), select.EPOLLOUT)
 
     def step(self) -> list[socket.socket]:
-        """Wait for something to happen, see to it, and tell who has been let in by it."""
+        """Wait for events, handle them, and return the clients that have joined."""
         if time.monotonic() > self._deadline:
-            raise RuntimeError(f"{self._name} did not let {self.outside} in within {PATIENCE:g} s")
+            raise RuntimeError(f"{self._name} did not admit {self.outside} clients within {PATIENCE:g} s")
         entered = []
         for number, _ in self._poll.poll(1.0):
             client = self._sockets[number]
@@ -143,13 +143,13 @@ class Entrance:
         return entered
 
     def close(self) -> None:
-        """Let go of the poll."""
+        """Close the poll object."""
         self._poll.close()
 
 
 @contextmanager
 def seated(name: str, count: int, writers: int, wishes: Wishes) -> Iterator[Clients]:
-    """A server with so many clients, of whom the first may write; everything before is read and done."""
+    """A server with this many joined clients. The first ones may write, and all earlier data has been read."""
     with running(name, wishes) as server:
         clients = Clients(server)
         try:

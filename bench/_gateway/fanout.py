@@ -1,6 +1,6 @@
-"""One writer, many readers: what a delivery costs, and how long it takes at half of what the server can do.
+"""One writer and many readers: the cost of a delivery, and its latency at half of the maximum rate.
 
-The writer hears its own frames at every server, so 50 readers make 51 deliveries of a frame.
+The writer receives its own frames from every server, so a frame has 51 deliveries with 50 readers.
 """
 
 from typing import Final
@@ -33,7 +33,7 @@ def fanout(plan: Plan) -> Table:
 
 def thousand(plan: Plan) -> Table:
     """1 → 1,000."""
-    rounds = max(1, plan.rounds - 1)  # they take long
+    rounds = max(1, plan.rounds - 1)  # these rounds are slow
     table = Table("1 writer → 1,000 readers (and its own echo), 100-byte frames", plan.servers)
     table.note(f"rounds: {rounds}")
     with all_seated(plan, table, 1001, 1, Wishes(people=1010)) as seats:
@@ -48,7 +48,7 @@ def thousand(plan: Plan) -> Table:
 
 
 def _frame_by_frame(table: Table, clients: Clients, seconds: float) -> float:
-    """One system call a frame; how many frames a second the server took."""
+    """Measure with one system call for each frame. Returns the accepted frames per second."""
     done = _send(table, clients, 1, seconds)
     _add(table, "frame by frame", clients, done)
     table.add("  deliveries a second", clients.server.name, done.per_second, millions, ratio=True, others=done.others)
@@ -61,7 +61,7 @@ def _send(table: Table, clients: Clients, batch: int, seconds: float) -> Through
     message = speech.stamped(STAMP) * batch
     done = calmly(lambda: saturate(clients, [message], speech.received, seconds=seconds, window=window, batch=batch))
     if not done.exact:
-        table.note(f"{clients.server.name}: not every client got everything ({batch} a write)")
+        table.note(f"{clients.server.name}: not every reader got every frame ({batch} a write)")
         clients.settle()
     return done
 
@@ -74,7 +74,7 @@ def _add(table: Table, row: str, clients: Clients, done: Throughput) -> None:
 
 
 def _latency(table: Table, clients: Clients, rate: float, seconds: float) -> None:
-    """At this rate, whether the server takes it or not."""
+    """Measure the latency at this rate."""
     name = clients.server.name
     run = calmly(lambda: paced(clients, [clients.server.dialect.speech(0)], rate, seconds=seconds))
     say(f"  {thousands(rate)} frames/s: p50 {run.ms(0.5):.2f}, p99 {run.ms(0.99):.2f} ms, late {run.late:.2f} ms")
@@ -84,7 +84,7 @@ def _latency(table: Table, clients: Clients, rate: float, seconds: float) -> Non
     table.add("  server's CPU (half)", name, run.cpu / run.seconds, percent, others=run.others)
     table.add("  generator's own delay, p99", name, run.late, milliseconds, others=run.others)
     if run.late > LATE:
-        table.note(f"{name}: the generator was late itself; part of these latencies is its own")
+        table.note(f"{name}: the generator was late; part of these latencies is its own delay")
     if not run.complete:
-        table.note(f"{name}: not everything came at half load")
+        table.note(f"{name}: not every frame arrived at half load")
         clients.settle()

@@ -1,6 +1,6 @@
-"""What the journal costs: the same load with it and without, all processes of the gateway counted, to the last record.
+"""The cost of the journal: the same load with and without it, with all processes of the gateway, to the last record.
 
-The goal: at most a fifth of the deliveries a CPU-second of a gateway that records nothing.
+The goal: the journal costs at most a fifth of the deliveries per CPU-second.
 """
 
 import time
@@ -23,7 +23,7 @@ SETTLE_SECONDS: Final = 60.0
 
 
 def journalling(plan: Plan) -> Table:
-    """1 → 50, frame by frame and in batches."""
+    """Measure 1 → 50, with single frames and in batches."""
     plan = plan.with_servers(OURS)
     table = Table("Journal on and off: 1 writer → 50 readers, 100-byte frames; goal: on ≥ 0.80 × off", (ON, OFF))
     with (
@@ -31,7 +31,7 @@ def journalling(plan: Plan) -> Table:
         all_seated(plan, table, 51, 1, Wishes(people=60, journal=False)) as unrecorded,
     ):
         for clients in recorded:
-            _await_idle(clients.server)  # the sealer has been started, for what the clients' joins have left
+            _await_idle(clients.server)  # the maintenance process has started and sealed the records of the joins
         for number in range(plan.rounds):
             for column, seats in ((ON, recorded), (OFF, unrecorded)):
                 for clients in seats:
@@ -57,14 +57,14 @@ def _send(table: Table, clients: Clients, batch: int, seconds: float) -> Through
     used = clients.server.cpu_seconds()
     done = saturate(clients, [message], speech.received, seconds=seconds, window=window, batch=batch)
     if not done.exact:
-        table.note(f"not every client got everything ({batch} a write)")
+        table.note(f"not every reader got every frame ({batch} a write)")
         clients.settle()
     _await_idle(clients.server)
     return msgspec.structs.replace(done, cpu=clients.server.cpu_seconds() - used)
 
 
 def _await_idle(server: Server) -> None:
-    """Until a segment is old enough to be sealed, and has been."""
+    """Wait until a segment is old enough to be sealed, and is sealed."""
     deadline = time.monotonic() + SETTLE_SECONDS
     while time.monotonic() < deadline:
         used = server.cpu_seconds()

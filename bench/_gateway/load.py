@@ -1,7 +1,7 @@
-"""The load: as much as a server takes, and so much a second whether it takes it or not.
+"""The load: as much as a server accepts, or a fixed rate.
 
-Readers count bytes, for all frames have one size; only one of them looks into what it gets. Latency counts from the
-time at which a frame should have been sent: a generator that falls behind finds that in its figures.
+Readers count bytes, because all frames have the same size. Only one of them inspects frames. Latency counts from the
+time at which a frame should have been sent, so the delay of a slow generator is included.
 """
 
 import gc
@@ -24,63 +24,63 @@ from bench._gateway.wire import Speech
 
 WINDOW: Final = 8192
 WINDOW_BYTES: Final = 64 * 2**20
-"""How far, in frames and in bytes in flight to all, a writer runs ahead of the slowest reader. The servers differ in
-what they do about a reader that falls behind; here none is to."""
+"""Maximum frames, and bytes to all readers, by which a writer is ahead of the slowest reader. The servers differ in
+how they treat a slow reader; in this measurement no reader is slow."""
 BETWEEN_LOOKS: Final = 32
 DRAIN_SECONDS: Final = 20.0
 BULK: Final = 4
-"""Sockets of the readers that only count, read between two looks at the one that measures."""
+"""Number of counting readers that are read between two reads of the measuring one."""
 LATE: Final = 1.0
-"""Milliseconds; a generator that is so late measures itself."""
+"""Milliseconds. If the generator is later than this, it measures its own delay."""
 SECOND: Final = 1_000_000_000
 _PROGRESS, _SENT, _DONE = 0, 1, 2
 
 
 class Throughput(msgspec.Struct, frozen=True):
-    """What a server did with as much as it would take."""
+    """The result at maximum load."""
 
     sent: int
     deliveries: int
     seconds: float
     cpu: float
-    """Seconds of the server."""
+    """CPU seconds of the server."""
     exact: bool
-    """Every client got everything, and nothing else."""
+    """Whether each reader got exactly the sent data."""
     others: float
-    """The share of the machine that other processes used meanwhile."""
+    """The share of the machine that other programs used during the measurement."""
 
     @property
     def per_cpu_second(self) -> float:
-        """Deliveries."""
+        """Deliveries per CPU-second of the server."""
         return self.deliveries / max(self.cpu, 1e-9)
 
     @property
     def per_second(self) -> float:
-        """Deliveries."""
+        """Deliveries per second."""
         return self.deliveries / self.seconds
 
 
 class Latency(msgspec.Struct, frozen=True):
-    """What a server did with so much a second."""
+    """The result at a fixed rate."""
 
     sent: int
     seconds: float
     cpu: float
     samples: "array[int]"
-    """Nanoseconds, sorted."""
+    """Latencies in nanoseconds, sorted."""
     late: float
-    """How late the 99th of a hundred frames was sent, in milliseconds."""
+    """The 99th percentile of the generator's own delay, in milliseconds."""
     complete: bool
     others: float
-    """The share of the machine that other processes used meanwhile."""
+    """The share of the machine that other programs used during the measurement."""
 
     def ms(self, share: float) -> float:
-        """The latency that this share of the frames stays below, in milliseconds."""
+        """Return a percentile of the latencies, in milliseconds."""
         return percentile(self.samples, share)
 
 
 def percentile(ordered: Sequence[int], share: float) -> float:
-    """Of sorted nanoseconds, in milliseconds."""
+    """Return a percentile of sorted nanoseconds, in milliseconds."""
     if not ordered:
         return float("nan")
     return ordered[min(len(ordered) - 1, int(len(ordered) * share))] / 1e6
@@ -88,7 +88,7 @@ def percentile(ordered: Sequence[int], share: float) -> float:
 
 @contextmanager
 def undisturbed() -> Iterator[None]:
-    """No collection of garbage meanwhile."""
+    """Disable the garbage collector in this block."""
     gc.collect()
     gc.disable()
     try:
@@ -110,7 +110,7 @@ def saturate(
     window: int = WINDOW,
     batch: int = 1,
 ) -> Throughput:
-    """Have the first clients send their messages in turn, one system call each, as fast as the server takes them.
+    """Let the first clients send their messages in turn, one system call each, as fast as the server accepts them.
 
     A message holds `batch` frames. Each reader is to get `unit` for each: bytes, or what `tally` makes of so many bytes
     in the buffer.
@@ -132,7 +132,7 @@ def saturate(
 
 
 def window_for(readers: int, unit: int) -> int:
-    """Frames that a writer may be ahead, so that not too much is in flight."""
+    """Return the maximum frames in flight for a writer."""
     return max(64, min(WINDOW, WINDOW_BYTES // (readers * unit)))
 
 
@@ -143,7 +143,7 @@ def _write(
     shared: "memoryview[int]",
     bounds: tuple[int, float],
 ) -> None:
-    """In a process of its own, which ends here."""
+    """Run in a separate process, and end it."""
     code = 1
     try:
         machine.die_with_parent()
@@ -170,7 +170,7 @@ def _write(
 def _read(
     sockets: Sequence[socket.socket], unit: int, shared: "memoryview[int]", tally: Callable[[int], int]
 ) -> list[int]:
-    """Read all until everything has come; what each got."""
+    """Read until all data has arrived. Returns the bytes of each reader."""
     got = {client.fileno(): 0 for client in sockets}
     receive = {client.fileno(): client.recv_into for client in sockets}
     deadline = float("inf")
@@ -193,7 +193,7 @@ def _read(
 
 
 def _reap(writer: int) -> None:
-    """The writer's end, by force where it does not come by itself."""
+    """Wait for the writer process, and kill it if it does not end."""
     done, _ = os.waitpid(writer, os.WNOHANG)
     if not done:
         time.sleep(0.01)
@@ -203,13 +203,13 @@ def _reap(writer: int) -> None:
         os.waitpid(writer, 0)
 
 
-# So much a second
+# At a fixed rate
 
 
 def paced(
     clients: Clients, speeches: Sequence[Speech], rate: float, *, seconds: float, unread: Sequence[int] = ()
 ) -> Latency:
-    """Have the first clients send in turn, at even intervals; the last client measures, the unread ones do not read."""
+    """Let the first clients send in turn, at even intervals. The last client measures; `unread` clients do not read."""
     generator = _Generator(clients, speeches, rate, int(rate * seconds), unread)
     with undisturbed():
         used, started, watch = clients.server.cpu_seconds(), time.monotonic(), machine.Watch(clients.server.pid)
@@ -221,7 +221,7 @@ def paced(
 
 
 class _Generator:
-    """Sends what is due, looks at the sampled reader, reads a few of the others, and begins again; never waits."""
+    """A loop that sends due frames, reads the measuring client, and reads some of the others. It never waits."""
 
     def __init__(
         self, clients: Clients, speeches: Sequence[Speech], rate: float, total: int, unread: Sequence[int]
@@ -244,7 +244,7 @@ class _Generator:
         self.late = array("q")
 
     def run(self, deadline: float) -> bool:
-        """Send all and hear all, if need be until the deadline; whether every client received everything."""
+        """Send and read all, at most until the deadline. Returns whether all readers got all frames."""
         start, hurry = time.monotonic_ns() + 1_000_000, int(deadline * SECOND)
         expected = self._total * len(self._others) * self._unit
         with select.epoll() as poll:
@@ -261,7 +261,7 @@ class _Generator:
         return len(self.samples) == self._total and self.counted == expected
 
     def _send(self, start: int, now: int) -> None:
-        """What is due by now, but not so much that the readers would have to wait."""
+        """Send the frames that are due, but at most a few before the next read."""
         due = min(self._total, int((now - start) / self._interval) + 1, self.sent + 16)
         if due > self.sent:
             self.late.append(now - start - int(self.sent * self._interval))

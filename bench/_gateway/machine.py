@@ -1,4 +1,4 @@
-"""The machine: which CPU is whose, what a process has used of them and of memory, and what to call all this.
+"""The machine: assignment of CPUs, CPU time and memory of processes, and a description of the machine.
 
 Measures nothing by itself.
 """
@@ -23,22 +23,22 @@ ROOT: Final = Path(__file__).resolve().parents[2]
 CPUS: Final = sorted(os.sched_getaffinity(0))
 LOAD_CPU: Final = CPUS[0]
 SERVER_CPU: Final = CPUS[-1]
-"""The same as the load's on a machine that has only one: then the figures say little."""
+"""The same CPU as the load's if the machine has only one: then the results are not meaningful."""
 CALM: Final = 0.1
-"""A measurement during which other processes use more of the machine counts only where there is no better one."""
+"""Share of the machine. If other programs use more during a measurement, it counts only if no better one exists."""
 PATIENCE: Final = float(os.environ.get("MEW_BENCH_PATIENCE", "") or 0)
-"""Seconds for which one measurement waits for a calm moment."""
+"""Maximum seconds that one measurement waits until the machine is idle."""
 TICKS: Final = os.sysconf("SC_CLK_TCK")
 _PR_SET_PDEATHSIG: Final = 1
 
 
 def say(text: str) -> None:
-    """A line about the progress."""
+    """Print a line about the progress."""
     print(f"   {text}", file=sys.stderr, flush=True)
 
 
 def prepare() -> None:
-    """Keep the load on its CPU, and let it and its servers open thousands of sockets."""
+    """Pin the load to its CPU, and raise the limit of open sockets for it and its servers."""
     os.sched_setaffinity(0, {LOAD_CPU})
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
@@ -46,7 +46,7 @@ def prepare() -> None:
 
 @contextmanager
 def alone() -> Iterator[None]:
-    """No other measurement of this kind on the machine meanwhile; wait for one that is under way."""
+    """Lock the machine for this measurement; wait while another one runs."""
     with (Path(tempfile.gettempdir()) / "mew-bench.lock").open("w") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -57,23 +57,23 @@ def alone() -> Iterator[None]:
 
 
 def end_on_signal() -> None:
-    """Have a termination end us as an interruption does: with everything that we started."""
+    """Handle SIGTERM like SIGINT, so that all started processes end."""
     signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
 
 
 def as_server() -> None:
-    """Run in a server's process before it becomes one: its CPU, and its end with ours, however that comes."""
+    """Prepare a child process that becomes a server: pin it to its CPU, and end it with this process."""
     os.sched_setaffinity(0, {SERVER_CPU})
     die_with_parent()
 
 
 def die_with_parent() -> None:
-    """Have the kernel end this process when the one that started it ends."""
+    """Let the kernel end this process when its parent ends."""
     ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 def session_seconds(leader: int) -> float:
-    """What a process that leads a session has used, and everything it has started, ended or not."""
+    """Return the CPU seconds of a session leader and of all processes that it started."""
     used = 0.0
     for stat in Path("/proc").glob("[0-9]*/stat"):
         try:
@@ -86,7 +86,7 @@ def session_seconds(leader: int) -> float:
 
 
 def resident_bytes(pid: int) -> int:
-    """The memory that a process has resident."""
+    """Return the resident memory of a process in bytes."""
     for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines():
         if line.startswith("Rss:"):
             return int(line.split()[1]) * 1024
@@ -94,16 +94,16 @@ def resident_bytes(pid: int) -> int:
 
 
 class Watch:
-    """How much of the CPUs other processes use during a measurement: figures of a busy machine say little."""
+    """Measures how much of the CPUs other programs use: results of a busy machine are not meaningful."""
 
     def __init__(self, server: int | None = None) -> None:
-        """From now on. This server's process is ours, and every other that has ended by the time we are asked."""
+        """Start now. The given server process and all ended child processes do not count as other programs."""
         self._server = server
         self._busy, self._ours = _busy_seconds(), self._own_seconds()
         self._started = time.monotonic()
 
     def others(self) -> float:
-        """The share of all CPUs that was used, and not by us."""
+        """Return the share of all CPUs that other programs used."""
         used = _busy_seconds() - self._busy - (self._own_seconds() - self._ours)
         return max(0.0, used / (time.monotonic() - self._started) / (os.cpu_count() or 1))
 
@@ -114,11 +114,11 @@ class Watch:
 
 
 class Measured(Protocol):
-    """A measurement that knows how much it was disturbed."""
+    """A measurement with the share of the machine that other programs used."""
 
     @property
     def others(self) -> float:
-        """The share of the machine that other processes used meanwhile."""
+        """The share of the machine that other programs used during the measurement."""
         ...
 
 
@@ -126,7 +126,7 @@ Result = TypeVar("Result", bound=Measured)
 
 
 def calmly(measure: Callable[[], Result]) -> Result:
-    """Measure; if other processes disturb it, wait and measure again, up to `PATIENCE` seconds."""
+    """Measure. If other programs are active, wait and measure again, within the time limit."""
     deadline = time.monotonic() + PATIENCE
     while True:
         done = measure()
@@ -141,13 +141,13 @@ def calmly(measure: Callable[[], Result]) -> Result:
 
 
 def _busy_seconds() -> float:
-    """Of all CPUs, time stolen by other machines included."""
+    """Return the busy time of all CPUs, including time taken by other virtual machines."""
     user, nice, system, _, _, irq, softirq, steal = map(int, Path("/proc/stat").read_text().split()[1:9])
     return (user + nice + system + irq + softirq + steal) / TICKS
 
 
 def description() -> str:
-    """The machine, the date and the commit."""
+    """Return a description of the machine, the date and the commit."""
     model = next((line for line in _lines("/proc/cpuinfo") if line.startswith("model name")), "")
     when = datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%d %H:%M UTC")
     cpu = model.partition(":")[2].strip() or platform.machine()

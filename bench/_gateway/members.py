@@ -1,4 +1,4 @@
-"""What one member's attempts do to another, on a real gateway: `python -m bench._gateway.members [words]`.
+"""The effect of one member's attempts on another, on a real gateway: `python -m bench._gateway.members [words]`.
 
 While an attempt lasts, another member says something small again and again. The worst time until it hears itself is
 what the attempt costs the others. Where other programs use the machine, that time is theirs too: what the gateway's
@@ -29,7 +29,7 @@ USUAL: Final = (
     *("space/kick", "space/invite", "capability/grant", "participant/pause"),
 )
 CONNECTIONS: Final = 16
-"""By which one member reads over HTTP."""
+"""Number of connections of one member that reads over HTTP."""
 PATIENCE: Final = 120.0
 LARGE: Final = 10**6
 _HEAD_BYTES: Final = 4_096
@@ -38,22 +38,22 @@ ANSWER_SECONDS: Final = 10.0
 STEP_SECONDS: Final = 0.002
 _PROCESSES: Final = multiprocessing.get_context("fork")
 MASK: Final = b"\0\0\0\0"
-"""A mask that changes nothing is a mask."""
+"""A valid mask that leaves the payload unchanged."""
 
 
 class Echo(msgspec.Struct):
-    """What another member noticed."""
+    """The effect on another member."""
 
     worst: float = 0.0
     median: float = 0.0
     busy: float = 0.0
     """The most that the gateway's loop has computed during one echo: the worst, where nothing else runs."""
     lost: bool = False
-    """Whether its connection was closed."""
+    """Whether the connection of the other member was closed."""
 
 
 def main(words: list[str]) -> int:
-    """Every attempt whose name holds one of the words, or all."""
+    """Run each attempt whose name contains one of the words, or all."""
     chosen = [attempt for attempt in ATTEMPTS if not words or any(word in attempt.name for word in words)]
     print(f"{'one member tries':<66}{'others: worst':>14}{'median':>11}{'of it busy':>14}   what came of it")
     with tempfile.TemporaryDirectory() as name:
@@ -77,7 +77,7 @@ def main(words: list[str]) -> int:
 
 
 def _space(tokens: dict[str, str]) -> dict[str, object]:
-    """Two that may do everything, and one for each attempt: what one owes is not another's."""
+    """Return two members that may do everything, and one for each attempt, so that no attempt uses another's budget."""
     everything = [{"kind": "*"}]
     usual = [{"kind": kind} for kind in USUAL]
     return {
@@ -90,17 +90,17 @@ def _space(tokens: dict[str, str]) -> dict[str, object]:
 
 
 def _busy(pid: int) -> float:
-    """Seconds that the first thread of a process has run, which is its loop."""
+    """Return the CPU seconds of the first thread of a process, which runs its event loop."""
     return int(Path(f"/proc/{pid}/task/{pid}/schedstat").read_text().split()[0]) / 1e9
 
 
 class Trial:
-    """One attempt of one member, and another who listens."""
+    """One attempt of one member, and another member that measures."""
 
     def __init__(self, attempt: Attempt, port: int, pid: int, name: str) -> None:
         self.attempt, self.port, self.pid, self.name = attempt, port, pid, name
         self.answer = ""
-        # Made before, so that the time of making it is not measured.
+        # Built before, so that the time of building it is not measured.
         self.messages = [self._own(message) for message in attempt.messages()]
         self.framed = [] if attempt.explains else [framed(message) for message in self.messages]
 
@@ -108,12 +108,12 @@ class Trial:
         return message.replace(b'"mallory"', b'"%b"' % self.name.encode()) if len(message) < LARGE else message
 
     def run(self) -> Echo:
-        """What another member notices."""
+        """Measure the echo of the other member."""
         self._be_granted()
         bob = Member(self.port, "bob")
         for n in range(50):
             bob.echo(b"warm-%d" % n)
-        # In a process of its own: with threads, the two members would wait for each other and not for the gateway.
+        # In a separate process: with threads, the two members would wait for each other instead of the gateway.
         answers, answer = _PROCESSES.Pipe(duplex=False)
         acting = _PROCESSES.Process(target=self._act, args=(answer,), name="the member that tries")
         acting.start()
@@ -140,7 +140,7 @@ class Trial:
         result.send(answer)
 
     def _listen(self, bob: "Member", answers: Connection) -> Echo:
-        """Say something again and again, until a while after the attempt has ended."""
+        """Send and receive echoes until some time after the attempt has ended."""
         times: list[float] = []
         number, deadline, quiet = 0, time.monotonic() + PATIENCE, 0.0
         echo = Echo()
@@ -164,7 +164,7 @@ class Trial:
         return echo
 
     def _say(self) -> str:
-        """Send it, and read until the gateway has handled the last of it."""
+        """Send the messages, and read until the gateway has handled the last one."""
         mallory = Member(self.port, self.name)
         reader = threading.Thread(target=mallory.read_on, name="what comes back")
         reader.start()
@@ -220,7 +220,7 @@ class Trial:
 
 
 def framed(message: bytes) -> bytes:
-    """A text message of a client."""
+    """Return a text message of a client as a WebSocket frame."""
     size = len(message)
     if size < 126:
         head = bytes((0x81, 0x80 | size))
@@ -232,7 +232,7 @@ def framed(message: bytes) -> bytes:
 
 
 class Member:
-    """A connection that has joined."""
+    """A joined connection."""
 
     def __init__(self, port: int, name: str) -> None:
         self.socket = socket.create_connection(("127.0.0.1", port), timeout=PATIENCE)
@@ -252,7 +252,7 @@ class Member:
         self.until(b'"system/welcome"')
 
     def send(self, data: bytes) -> None:
-        """All of it."""
+        """Send all data."""
         self.socket.sendall(data)
 
     def _more(self) -> None:
@@ -262,7 +262,7 @@ class Member:
         self.unread += self._buffer[:size]
 
     def frame(self) -> tuple[int, bytes]:
-        """The next frame: its first byte, and the beginning of what it holds."""
+        """Return the first byte of the next frame, and the first bytes of its payload."""
         while len(self.unread) < 2:
             self._more()
         first, size = self.unread[0], self.unread[1]
@@ -278,7 +278,7 @@ class Member:
         return first, payload
 
     def _skip(self, size: int) -> None:
-        """Read to the end of a frame without keeping it: the time of a copy would count as the gateway's."""
+        """Read the rest of a frame and discard it: the time of a copy would count as the gateway's."""
         missing = size - len(self.unread)
         del self.unread[:size]
         while missing > 0:
@@ -288,7 +288,7 @@ class Member:
             missing -= received
 
     def until(self, words: bytes) -> bytes:
-        """Read on until a frame holds these words."""
+        """Read until a frame contains this text."""
         while True:
             first, payload = self.frame()
             if words in payload:
@@ -297,19 +297,19 @@ class Member:
                 raise EOFError("closed")
 
     def echo(self, word: bytes) -> float:
-        """Say something small; the seconds until it comes back."""
+        """Send a small message. Returns the seconds until its echo."""
         began = time.perf_counter()
         self.send(framed(b'{"kind":"chat","payload":{"text":"%b"}}' % word))
         self.until(b'"%b"' % word)
         return time.perf_counter() - began
 
     def read_on(self) -> None:
-        """Count what comes back, until the pong or the end."""
+        """Count the answers, until the pong or the end."""
         with suppress(EOFError, OSError):
             while True:
                 first, payload = self.frame()
                 if first == 0x8A:
-                    # It overtakes what is still to be flushed.
+                    # A pong overtakes messages that are not flushed yet.
                     self.socket.settimeout(QUIET_SECONDS)
                 self._count(first, payload)
 
@@ -325,11 +325,11 @@ class Member:
         self.seen[what] = self.seen.get(what, 0) + 1
 
     def outcome(self) -> str:
-        """What came of what was sent."""
+        """Return a summary of the answers."""
         return ", ".join(f"{count} × {outcome}" for outcome, count in self.seen.items()) or "nothing"
 
     def close(self) -> None:
-        """Hang up."""
+        """Close the connection."""
         self.socket.close()
 
 

@@ -1,4 +1,4 @@
-"""What an idle connection takes: a process's memory before and after a thousand, of each kind there is."""
+"""The memory of an idle connection: of a process before and after a thousand connections, for each kind of them."""
 
 import socket
 import ssl
@@ -20,14 +20,14 @@ from bench._gateway.wire import PlainWebSocket
 
 COUNT: Final = 1000
 FEW: Final = 20
-"""Come and go first: what a server makes once is not a connection's."""
+"""Number of connections that join and leave first: memory that a server allocates once does not count."""
 SETTLE_SECONDS: Final = 1.0
 
 Join = Callable[[Server, int], list[socket.socket]]
 
 
 def memory(plan: Plan) -> Table:
-    """Resident bytes a connection; one round, for it hardly varies."""
+    """Measure resident bytes per connection, in one round, because it hardly varies."""
     table = Table(
         f"Memory of an idle connection: growth of the process with {COUNT:,} (goal: under 12 KB, plain)", plan.servers
     )
@@ -80,12 +80,12 @@ def _join(server: Server, count: int) -> list[socket.socket]:
 
 
 def _only_upgrade(server: Server, count: int) -> list[socket.socket]:
-    """Like a client that sends nothing after the handshake."""
+    """Connect without sending anything after the handshake."""
     return _join(msgspec.structs.replace(server, dialect=PlainWebSocket()), count)
 
 
 def _tls(folder: Path) -> tuple[Wishes, ssl.SSLContext]:
-    """A gateway with a certificate for localhost, and what a client needs to trust it."""
+    """Return a gateway with a certificate for localhost, and the TLS context of its clients."""
     authority = trustme.CA()
     issued = authority.issue_cert("localhost")
     certificate, key = folder / "certificate.pem", folder / "key.pem"
@@ -98,7 +98,7 @@ def _tls(folder: Path) -> tuple[Wishes, ssl.SSLContext]:
 
 
 def _join_tls(server: Server, count: int, trust: ssl.SSLContext) -> list[socket.socket]:
-    """One after another; observers hear nothing after their welcome."""
+    """Join one after the other; observers receive nothing after their welcome."""
     joined: list[socket.socket] = []
     for number in range(count):
         plain = socket.create_connection(("127.0.0.1", server.port), timeout=PATIENCE)

@@ -1,4 +1,4 @@
-"""Twenty clients, each of whom writes and hears all: as players do, and at half of what is possible."""
+"""Twenty clients that all write and read: at the rate of a game, and at half of the maximum rate."""
 
 from typing import Final
 
@@ -16,7 +16,7 @@ HEAVY: Final = 1_200_000
 
 
 def mesh(plan: Plan) -> Table:
-    """20 ↔ 20, each client on a stream of its own."""
+    """Measure 20 ↔ 20, with a separate stream for each client."""
     table = Table(
         "20 writers ↔ the same 20 as readers, 100-byte frames (goal: p99 under 5 ms at half load)", plan.servers
     )
@@ -33,7 +33,7 @@ def mesh(plan: Plan) -> Table:
 
 
 def _at(table: Table, row: str, clients: Clients, rate: float, seconds: float) -> None:
-    """So many frames a second of all together."""
+    """Measure at this rate, in frames per second of all clients together."""
     name = clients.server.name
     speeches = [clients.server.dialect.speech(number) for number in range(CLIENTS)]
     run = calmly(lambda: paced(clients, speeches, rate, seconds=seconds))
@@ -59,7 +59,7 @@ def _at(table: Table, row: str, clients: Clients, rate: float, seconds: float) -
 
 
 def _most(table: Table, clients: Clients, seconds: float) -> float:
-    """As many frames a second as the server takes of all together."""
+    """Return the maximum frames per second of all clients together."""
     name, dialect = clients.server.name, clients.server.dialect
     speeches = [dialect.speech(number) for number in range(CLIENTS)]
     unit = speeches[0].received

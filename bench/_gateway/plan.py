@@ -1,4 +1,4 @@
-"""What a run is to measure: which scenarios and servers, how many rounds and how long each, from the environment."""
+"""The plan of a run, from the environment: scenarios, servers, number of rounds and their length."""
 
 import os
 from collections.abc import Iterator
@@ -13,22 +13,22 @@ from bench._gateway.table import Table
 
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
-    """A run, as asked for."""
+    """The plan of a run."""
 
     servers: tuple[str, ...] = NAMES
     scenarios: tuple[str, ...] = ()
-    """Empty: all."""
+    """The selected scenarios; empty for all."""
     rounds: int = 3
     seconds: float = 1.6
-    """Of one measurement."""
+    """The length of one measurement."""
 
     def with_servers(self, *names: str) -> "Plan":
-        """The same for those of its servers that are named."""
+        """Return the same plan for these servers only."""
         return msgspec.structs.replace(self, servers=tuple(name for name in self.servers if name in names))
 
 
 def read_plan() -> Plan:
-    """From `MEW_BENCH`, `MEW_BENCH_SERVERS`, `MEW_BENCH_ROUNDS` and `MEW_BENCH_QUICK`."""
+    """Return the plan from `MEW_BENCH`, `MEW_BENCH_SERVERS`, `MEW_BENCH_ROUNDS` and `MEW_BENCH_QUICK`."""
     quick = os.environ.get("MEW_BENCH_QUICK", "") not in ("", "0")
     servers = _words("MEW_BENCH_SERVERS") or NAMES
     unknown = [name for name in servers if name not in NAMES]
@@ -48,7 +48,7 @@ def _words(variable: str) -> tuple[str, ...]:
 
 @contextmanager
 def all_seated(plan: Plan, table: Table, count: int, writers: int, wishes: Wishes) -> Iterator[list[Clients]]:
-    """Every server that can be had, each with its clients; of the others the table says why not."""
+    """Start every available server with its clients. For the others, a note in the table has the reason."""
     with ExitStack() as stack:
         servers = []
         for name in plan.servers:

@@ -1,6 +1,6 @@
-"""The servers, each a process of its own on the server's CPU, from a free port to its end.
+"""The servers: each is a separate process on the server's CPU.
 
-Knows how to start and stop them; what is said to them is the business of `wire`.
+This module starts and stops them. `wire` knows their protocols.
 """
 
 import os
@@ -24,7 +24,7 @@ from bench._gateway.wire import Dialect, Mew, Nats, PlainWebSocket
 
 OURS: Final = "ours"
 BEFORE: Final = "before"
-"""Our gateway as another checkout has it: `MEW_BENCH_BEFORE` names that checkout."""
+"""The gateway of another checkout, which `MEW_BENCH_BEFORE` names."""
 BEFORE_VARIABLE: Final = "MEW_BENCH_BEFORE"
 RIVAL_NAMES: Final = ("nats", "ws", "bun")
 NAMES: Final = (OURS, *([BEFORE] if os.environ.get(BEFORE_VARIABLE) else []), *RIVAL_NAMES)
@@ -32,53 +32,53 @@ RIVALS: Final = Path(__file__).parent / "rivals"
 UNLIMITED: Final = (
     *("envelopes_per_second", "envelope_burst", "work_per_second", "work_burst", "bytes_per_second", "byte_burst"),
 )
-"""What one participant may do, as far as a measurement is about something else."""
+"""Limits of one participant that are high enough to have no effect on a measurement."""
 UNADMITTED: Final = ("unadmitted_connections", "unadmitted_per_address")
 START_SECONDS: Final = 30.0
 CAPABILITIES: Final = [{"kind": "mcp/*"}, {"kind": "stream/manage"}, {"kind": "chat"}]
 
 
 class Unavailable(Exception):
-    """A server that this machine does not have, and why."""
+    """A server is not available on this machine; the message has the reason."""
 
 
 class Server(msgspec.Struct, frozen=True):
-    """A server that is running."""
+    """A running server."""
 
     name: str
     pid: int
     port: int
     dialect: Dialect
     folder: Path
-    """Its own, and gone with it."""
+    """The folder of the server, deleted after its end."""
 
     def cpu_seconds(self) -> float:
-        """What it has used so far, its helpers included."""
+        """Return its CPU seconds, including its helper processes."""
         return machine.session_seconds(self.pid)
 
     def resident_bytes(self) -> int:
-        """What it has resident now."""
+        """Return its resident memory in bytes."""
         return machine.resident_bytes(self.pid)
 
 
 class Wishes(msgspec.Struct, frozen=True, kw_only=True):
-    """What a scenario wants of its servers; the rivals need to know only the last."""
+    """Options of a scenario for its servers; only the last one applies to other servers than ours."""
 
     people: int = 100
     logs: bool = True
     journal: bool = True
     tls: tuple[Path, Path] | None = None
-    """Certificate and key."""
+    """Files of the certificate and the key."""
     shipped_limits: bool = False
-    """Connections that have not joined are limited as by default, where else they are not: all have one address."""
+    """Whether the default limits of unadmitted connections apply. Off by default: all clients have one address."""
     observers: bool = False
-    """Every client is an observer, all with one token."""
+    """Whether all clients are observers with one token."""
     chat: bool = False
-    """`ws` handles envelopes instead of repeating what it hears, and logs them where logs are on."""
+    """Whether `ws` handles and logs envelopes instead of repeating messages."""
 
 
 def versions() -> str:
-    """The rivals' versions, as far as they are here."""
+    """Return the versions of the other servers that are installed."""
     versions = {name: _version(name) for name in RIVAL_NAMES}
     return ", ".join(f"{name} {version}" for name, version in versions.items() if version)
 
@@ -94,7 +94,7 @@ def _version(name: str) -> str:
 
 @contextmanager
 def running(name: str, wishes: Wishes) -> Iterator[Server]:
-    """A server for as long as it is needed; `Unavailable` if it is not installed."""
+    """Run a server in this block. Raises `Unavailable` if it is not installed."""
     port = free_port()
     with tempfile.TemporaryDirectory(prefix=f"mew-bench-{name}-") as path:
         folder = Path(path)
@@ -109,7 +109,7 @@ def running(name: str, wishes: Wishes) -> Iterator[Server]:
                 stderr=log,
                 env=server_environment(name),
                 start_new_session=True,
-                preexec_fn=machine.as_server,  # noqa: PLW1509 (there are no threads here)
+                preexec_fn=machine.as_server,  # noqa: PLW1509 (this process has no threads)
             )
         try:
             await_port(process, port, folder)
@@ -129,7 +129,7 @@ def _plan(name: str, port: int, folder: Path, wishes: Wishes) -> tuple[Sequence[
     if name == "nats":
         binary = _nats()
         if binary is None:
-            raise Unavailable("nats: nats-server is not installed here")
+            raise Unavailable("nats: nats-server is not installed")
         config = folder / "nats.conf"
         config.write_text(f'listen: "127.0.0.1:{port}"\nping_interval: "1h"\n')
         return [binary, "-c", str(config)], Nats()
@@ -150,9 +150,9 @@ def _nats() -> str | None:
 
 
 def _install_rivals() -> None:
-    """The packages of `ws` and `bun`, as the lock has them; no script of theirs is run."""
+    """Install the packages of `ws` and `bun` from the lock file, without running their scripts."""
     if shutil.which("node") is None or shutil.which("npm") is None:
-        raise Unavailable("ws, bun: Node.js and npm are not installed here")
+        raise Unavailable("ws, bun: Node.js and npm are not installed")
     if (RIVALS / "node_modules" / "ws").exists() and (RIVALS / "node_modules" / "bun").exists():
         return
     machine.say("npm ci: ws and bun")
@@ -163,10 +163,10 @@ def _install_rivals() -> None:
 
 
 def write_space(folder: Path, wishes: Wishes) -> list[str]:
-    """Our gateway's space.yaml, everything as by default but the limits of one participant; its tokens."""
+    """Write the gateway's space.yaml, with defaults except for the limits of one participant. Returns the tokens."""
     tokens = [f"bench-{number}-{secrets.token_hex(8)}" for number in range(wishes.people)]
     gateway: dict[str, object] = {
-        # A ping would be counted as a frame; no client answers it.
+        # A ping would be counted as a frame, and no client answers it.
         "timeouts": {"idle_seconds": 3600, **({} if wishes.shipped_limits else {"handshake_seconds": 60})},
         "limits": {
             **dict.fromkeys(UNLIMITED, 10**9),
@@ -199,7 +199,7 @@ def _observer_token(folder: Path) -> str:
 
 
 def server_environment(name: str = OURS) -> dict[str, str]:
-    """The caller's without what changes a gateway's configuration, and with the sources of the server."""
+    """Return the environment of a server: the caller's, without variables that configure a gateway."""
     prefixes = ("MEW_", "GATEWAY_LOGGING", "ENVELOPE_HISTORY", "CAPABILITY_DECISIONS", "GOMAXPROCS", "NODE_OPTIONS")
     environment = {key: value for key, value in os.environ.items() if not key.startswith(prefixes)}
     if name == BEFORE:
@@ -208,7 +208,7 @@ def server_environment(name: str = OURS) -> dict[str, str]:
 
 
 def free_port() -> int:
-    """A port of the loopback that no program uses now."""
+    """Return an unused port of the loopback interface."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]
@@ -216,7 +216,7 @@ def free_port() -> int:
 
 
 def await_port(process: "subprocess.Popen[bytes]", port: int, folder: Path) -> None:
-    """Return once the port is open; `RuntimeError` with the server's output where it ends or takes too long."""
+    """Wait until the port is open. Raises `RuntimeError` with the server's output if it ends or is too slow."""
     deadline = time.monotonic() + START_SECONDS
     while True:
         try:
@@ -230,7 +230,7 @@ def await_port(process: "subprocess.Popen[bytes]", port: int, folder: Path) -> N
 
 
 def stop_server(process: "subprocess.Popen[bytes]") -> None:
-    """Ask the server to end; kill it after 8 seconds."""
+    """Terminate the server, and kill it after 8 seconds."""
     process.send_signal(signal.SIGTERM)
     try:
         process.wait(8)

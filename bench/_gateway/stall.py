@@ -1,4 +1,4 @@
-"""A reader that stops reading: what the others notice, what it takes in memory, and whether its losses add up.
+"""A reader that stops reading: its effect on other readers, the memory, and whether its losses are counted correctly.
 
 At our gateway `sent = received + reported as lost` must hold to the frame, and the metrics must say the same.
 """
@@ -22,14 +22,14 @@ READERS: Final = 10
 SIZE: Final = 1000
 RATE: Final = 5_000
 SECONDS: Final = 3.0
-"""15 MB: more than any queue of ours holds."""
+"""15 MB: more than any queue of the gateway holds."""
 SMALL_BUFFER: Final = 64 * 1024
 STALLED: Final = 1
 QUIET_SECONDS: Final = 1.0
 
 
 class Ledger(msgspec.Struct):
-    """The part that a reader received, and the part that was reported to it as lost."""
+    """The frames that a reader received, and those that were reported to it as lost."""
 
     received: int = 0
     reported: int = 0
@@ -37,15 +37,15 @@ class Ledger(msgspec.Struct):
 
 
 def stall(plan: Plan) -> Table:
-    """1 → 10 with another reader that reads, and with one that does not."""
+    """Measure 1 → 10 with an additional reader that reads, and with one that does not."""
     title = f"A reader that stops reading: 1 writer → {READERS} others, {RATE:,} frames of {SIZE:,} bytes a second"
     table = Table(title, plan.servers)
     table.note(f"rounds: {plan.rounds} of ours, 1 of each other")
     with all_seated(plan, table, READERS + 1, 1, Wishes(people=READERS + 2)) as seats:
-        # Memory that a first stall took is there for the next: growth counts from before all of them.
+        # The next stall reuses the memory of the first: growth counts from before all of them.
         first = {clients.server.name: clients.server.resident_bytes() for clients in seats}
         for number in range(plan.rounds):
-            # The rivals are here for comparison: one round shows what they do.
+            # One round of each other server is enough for a comparison.
             for clients in seats if number == 0 else [clients for clients in seats if clients.server.name == OURS]:
                 say(f"stall, round {number + 1} of {plan.rounds}: {clients.server.name}")
                 for stalled in (False, True):
@@ -91,7 +91,7 @@ def _measure(table: Table, clients: Clients, before: int, *, stalled: bool) -> N
 
 
 def _settle_accounts(table: Table, server: Server, ledger: Ledger, sent: int, dropped: int) -> None:
-    """Compare what the reader has with what was sent and, at our gateway, with what its metrics say."""
+    """Compare the frames of the reader with the sent ones, and at our gateway with its metrics."""
     text = f"{sent:,} sent, {ledger.received:,} received"
     if server.name == OURS:
         exact = ledger.received + ledger.reported == sent
@@ -105,7 +105,7 @@ def _settle_accounts(table: Table, server: Server, ledger: Ledger, sent: int, dr
 
 
 def _catch_up(server: Server, reader: socket.socket, unit: int) -> Ledger:
-    """Read until nothing comes any more."""
+    """Read until no more data arrives."""
     ledger, unread, size = Ledger(), bytearray(), 0
     reader.settimeout(QUIET_SECONDS)
     try:
@@ -133,7 +133,7 @@ def _read_ours(ledger: Ledger, unread: bytearray) -> None:
 
 
 def _dropped(server: Server) -> int:
-    """What the gateway's metrics count as lost."""
+    """Return the lost frames that the gateway's metrics count."""
     if server.name != OURS:
         return 0
     time.sleep(0.2)

@@ -1,4 +1,4 @@
-"""Two thousand clients reconnect concurrently: how long until all have joined, and what two others notice meanwhile.
+"""Two thousand clients that reconnect together: the time until all have joined, and the effect on two others.
 
 Ours has its limits as shipped: all come from one address, of which 256 are served at a time and the rest wait.
 """
@@ -31,13 +31,13 @@ CALM_SECONDS: Final = 2.0
 AFTER_SECONDS: Final = 1.0
 BY_HEADER: Final = ""
 BY_MESSAGE: Final = " by message"
-"""As browsers join: by a first message, behind the upgrade."""
+"""The row of clients that join like browsers, with a message after the upgrade."""
 _END: Final = FILLER * (PAYLOAD - STAMP)
 
 
 def storm(plan: Plan) -> Table:
-    """All hang up and come back."""
-    table = Table(f"{CROWD:,} clients reconnect concurrently, while two others stream at {HERTZ} Hz", plan.servers)
+    """Measure while all clients disconnect and reconnect."""
+    table = Table(f"{CROWD:,} clients reconnect at once, while two others stream at {HERTZ} Hz", plan.servers)
     rounds = min(plan.rounds, 2)
     table.note(f"rounds: {rounds} of ours, 1 of each other")
     for number in range(rounds):
@@ -60,7 +60,7 @@ def _measure(table: Table, name: str, way: str) -> None:
         crowd.settle()
         pair.settle()
         samples, watch = server.folder / "samples", machine.Watch(server.pid)
-        # `ws` and `bun`, as configured here, send everything to all clients: nothing stays between two.
+        # These servers of `ws` and `bun` send everything to all clients, so two clients cannot have a private stream.
         alone = isinstance(server.dialect, PlainWebSocket)
         with nullcontext() if alone else _probing(pair.sockets, crowd.sockets, server.dialect.speech(0), samples):
             time.sleep(CALM_SECONDS)
@@ -81,7 +81,7 @@ def _measure(table: Table, name: str, way: str) -> None:
 
 
 def _two_parties(server: Server, way: str) -> tuple[Clients, Clients]:
-    """Two who stream to each other, and a crowd that does not hear it."""
+    """Two clients that stream to each other, and many clients that do not receive this stream."""
     dialect = server.dialect
     if isinstance(dialect, Mew):
         comers = server if way == BY_HEADER else msgspec.structs.replace(server, dialect=dialect.by_message())
@@ -92,7 +92,7 @@ def _two_parties(server: Server, way: str) -> tuple[Clients, Clients]:
 
 
 def _come_back(crowd: Clients) -> float:
-    """Seconds from the first attempt until all clients have joined."""
+    """Return the seconds from the first attempt until all clients have joined."""
     started, entrance = time.monotonic(), Entrance(crowd.server)
     for number in range(CROWD):
         entrance.add(connecting(crowd.server.port), number + 2)
@@ -106,7 +106,7 @@ def _add(table: Table, name: str, left: int, samples: Sequence[tuple[int, int]],
     calm = [latency for when, latency in samples if when < left]
     meanwhile = [latency for when, latency in samples if when >= left]
     if not calm or not meanwhile:
-        raise RuntimeError("the two others heard nothing")
+        raise RuntimeError("the two other clients received nothing")
     worst = max(meanwhile) / 1e6
     say(f"  worst latency of the others {worst:.1f} ms, before {max(calm) / 1e6:.1f} ms")
     for label, latencies in (("before", calm), ("meanwhile", meanwhile)):
@@ -129,13 +129,13 @@ def _seconds(value: float) -> str:
 def _probing(
     pair: Sequence[socket.socket], crowd: Sequence[socket.socket], speech: Speech, samples: Path
 ) -> Iterator[None]:
-    """Stream from the first to the second until told to stop; the samples are then in the file."""
+    """Stream from the first to the second in a separate process, which writes its samples to the file when stopped."""
     probe = os.fork()
     if not probe:
         code = 1
         try:
             machine.die_with_parent()
-            for client in crowd:  # else no connection ends while this process has a copy of it
+            for client in crowd:  # otherwise this process keeps a copy of each connection open
                 client.close()
             _stream(pair, speech, samples)
             code = 0
@@ -149,7 +149,7 @@ def _probing(
 
 
 class _Told(Exception):
-    """To stop."""
+    """Handle the signal that stops the process."""
 
 
 def _stop(number: int, frame: object) -> None:
@@ -157,7 +157,7 @@ def _stop(number: int, frame: object) -> None:
 
 
 def _stream(pair: Sequence[socket.socket], speech: Speech, samples: Path) -> None:
-    with suppress(OSError):  # before the crowd in the queue for their CPU, where that is allowed
+    with suppress(OSError):  # a higher priority than the other clients, if allowed
         os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(1))
     latencies = array("q")
     signal.signal(signal.SIGTERM, _stop)
@@ -169,7 +169,7 @@ def _stream(pair: Sequence[socket.socket], speech: Speech, samples: Path) -> Non
 
 
 def _send_and_hear(pair: Sequence[socket.socket], speech: Speech, latencies: "array[int]") -> None:
-    """Pairs of times due and latencies, in nanoseconds."""
+    """Append pairs of due times and latencies, in nanoseconds."""
     start, sent, interval, received = time.monotonic_ns(), 0, SECOND // HERTZ, bytearray()
     with select.epoll() as poll:
         for client in pair:
@@ -179,7 +179,7 @@ def _send_and_hear(pair: Sequence[socket.socket], speech: Speech, latencies: "ar
             while (due := start + sent * interval) <= now:
                 pair[0].sendall(speech.stamped(due))
                 sent += 1
-            # It waits for whole milliseconds: the last one is spent asking.
+            # It waits for whole milliseconds only, so it polls during the last one.
             for number, _ in poll.poll(max(0.0, (due - time.monotonic_ns()) / SECOND - 0.001)):
                 if number == pair[0].fileno():
                     pair[0].recv_into(BUFFER)
@@ -190,7 +190,7 @@ def _send_and_hear(pair: Sequence[socket.socket], speech: Speech, latencies: "ar
 
 
 def _find(received: bytearray, latencies: "array[int]") -> None:
-    """A time stands before each run of filler, whatever else was said in between."""
+    """Find the time stamp before each run of filler bytes, and ignore other data between them."""
     now, begin = time.monotonic_ns(), 0
     while (at := received.find(_END, begin)) >= STAMP:
         due = int.from_bytes(received[at - STAMP : at], "big")

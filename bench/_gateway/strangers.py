@@ -1,4 +1,4 @@
-"""What strangers without a token cost: memory that stays, members' latency meanwhile, connections that never end.
+"""The cost of strangers without a token: retained memory, latency of members, and connections that do not end.
 
 Only ours is measured, with Python's garbage collector disabled where memory is: what is kept must not need it.
 """
@@ -46,7 +46,7 @@ START: Final = "import gc, sys; gc.disable(); from mew.cli import main; sys.exit
 
 
 def strangers(plan: Plan) -> Table:
-    """Unfinished messages, large first messages, and requests whose answers are never read."""
+    """Measure unfinished messages, large first messages, and requests whose answers are not read."""
     table = Table("Strangers without a token, at our gateway", (OURS,))
     table.note("rounds: 1")
     if OURS in plan.servers:
@@ -76,7 +76,7 @@ def _gateway(descriptors: int = 0) -> Iterator[Server]:
 
 
 def _large(final: int, payload: bytes) -> bytes:
-    """A text frame of more than 64 KiB, under a mask of zeros."""
+    """Return a text frame of more than 64 KiB, masked with zeros."""
     return struct.pack(">BBQI", final | 1, 0xFF, len(payload), 0) + payload
 
 
@@ -88,7 +88,7 @@ def _upgraded(server: Server) -> socket.socket:
 
 
 def _unfinished(table: Table) -> None:
-    """Each wave sends fragments that have no end, and is gone before the next."""
+    """Measure waves of connections that send unfinished fragments and disconnect before the next wave."""
     unfinished = _large(0, bytes(UNFINISHED))
     with _gateway() as server:
         _upgraded(server).close()
@@ -107,7 +107,7 @@ def _unfinished(table: Table) -> None:
 
 
 def _echo(table: Table) -> None:
-    """A member's ping while strangers send large first messages again and again."""
+    """Measure a member's ping while strangers send large first messages."""
     message = _large(FINAL, LISTS)
     with _gateway() as server:
         members = Clients(server)
@@ -136,7 +136,7 @@ def _echo(table: Table) -> None:
 def _send_on(
     server: Server, sending: list[tuple[socket.socket, int]], message: bytes
 ) -> list[tuple[socket.socket, int]]:
-    """What has been sent or refused begins again with another connection."""
+    """Replace each connection that has sent its message or was closed by a new one."""
     going = []
     for client, sent in sending:
         try:
@@ -158,7 +158,7 @@ def _send_on(
 
 
 def _never_read(table: Table, descriptors: int) -> None:
-    """Endless requests whose answers are not read; a member speaks all the time, and is recorded."""
+    """Measure a member's latency while strangers send requests and do not read the answers."""
     name = f"of {SILENT} connections that never read, left after {SILENT_SECONDS:.0f} s"
     with _gateway(descriptors) as server:
         members = Clients(server)
@@ -193,7 +193,7 @@ def _never_read(table: Table, descriptors: int) -> None:
 
 
 def _connections(server: Server) -> int:
-    """Established connections that the gateway's process holds; those that wait in the backlog are not its own yet."""
+    """Return the number of established connections of the gateway's process, without those in the backlog."""
     descriptors = {descriptor.readlink().name for descriptor in Path(f"/proc/{server.pid}/fd").iterdir()}
     lines = Path("/proc/net/tcp").read_text().splitlines()[1:]
     return sum(line.split()[3] != LISTENING and f"socket:[{line.split()[9]}]" in descriptors for line in lines)

@@ -1,4 +1,4 @@
-"""Figures of several servers side by side, gathered over rounds, shown as medians and as ratios to ours."""
+"""A table of results of several servers, collected over rounds, shown as medians and as ratios to ours."""
 
 import statistics
 from collections.abc import Callable, Sequence
@@ -10,40 +10,40 @@ Format = Callable[[float], str]
 
 
 def millions(value: float) -> str:
-    """Of deliveries."""
+    """Format a number of deliveries."""
     return f"{value / 1e6:.2f} M"
 
 
 def thousands(value: float) -> str:
-    """Of frames or envelopes."""
+    """Format a number of frames or envelopes."""
     return f"{value / 1e3:.1f} k"
 
 
 def percent(value: float) -> str:
-    """A share."""
+    """Format a share."""
     return f"{value * 100:.0f}%"
 
 
 def milliseconds(value: float) -> str:
-    """A latency."""
+    """Format a latency."""
     return f"{value:.2f} ms"
 
 
 def kilobytes(value: float) -> str:
-    """Memory of a connection."""
+    """Format the memory of a connection."""
     return f"{value / 1024:.1f} KiB"
 
 
 def megabytes(value: float) -> str:
-    """Memory of a process."""
+    """Format the memory of a process."""
     return f"{value / 2**20:.1f} MiB"
 
 
 class Table:
-    """One scenario's figures: a row a figure, a column a server."""
+    """The results of one scenario: a row for each quantity, a column for each server."""
 
     def __init__(self, title: str, servers: Sequence[str]) -> None:
-        """Empty."""
+        """Start empty."""
         self._title = title
         self._servers = list(servers)
         self._rows: dict[str, tuple[Format, bool]] = {}
@@ -53,23 +53,23 @@ class Table:
     def add(
         self, row: str, server: str, value: float, shown: Format, *, ratio: bool = False, others: float = 0.0
     ) -> None:
-        """A figure of one round, in which others used so much of the machine; `ratio` has it compared with ours."""
+        """Add a result of one round. `others` is the share of other programs; `ratio` adds a ratio to ours."""
         self._rows.setdefault(row, (shown, ratio))
         self._values.setdefault((row, server), []).append((value, others < CALM))
 
     def note(self, text: str) -> None:
-        """A line below, once."""
+        """Add a line below the table, once."""
         if text not in self._notes:
             self._notes.append(text)
 
     def median(self, row: str, server: str) -> float | None:
-        """The middle of a figure's calm rounds, or of all where none was."""
+        """Return the median of the undisturbed rounds, or of all if there is none."""
         rounds = self._values.get((row, server), [])
         values = [value for value, calm in rounds if calm] or [value for value, _ in rounds]
         return statistics.median(values) if values else None
 
     def _mark(self, row: str, *servers: str) -> str:
-        """What stands before figures of rounds of which none was calm."""
+        """Return the mark of a result without undisturbed rounds."""
         calm = (any(calm for _, calm in self._values.get((row, server), [])) for server in servers)
         return "" if all(calm) else "~"
 

@@ -1,4 +1,4 @@
-"""What new records cost beside all records, what ten times as many cost, and what a look from a cold shell costs.
+"""The cost of new records compared with all, of ten times as many records, and of a query from a new process.
 
 Runs are those of `mew pipeline run` on a session that is warm: what Spark's start takes, and its first job, is the same
 however much there is to do. Each journal is written once; a run never sees more of it than it is meant to.
@@ -26,9 +26,9 @@ from mew.pipeline.spread import run_on_spark
 
 FRAMES: Final = 5_000_000
 SHARE: Final = 100
-"""One of so many frames is new."""
+"""One frame in this many is new."""
 NEW_GOAL: Final = 0.05
-"""Of the full run."""
+"""The maximum share of the full run's time."""
 GROWTH: Final = 10
 GROWTH_GOAL: Final = 11.0
 COLD_GOAL: Final = 1.0
@@ -53,7 +53,7 @@ def _mew(*arguments: str) -> str:
 
 @contextmanager
 def _warm(folder: Path) -> Iterator[Callable[[Path, Path], float]]:
-    """A session that has done all kinds of work; the seconds of a run from a journal to a lake on it."""
+    """Yield a function that measures a run from a journal to a lake, on a warm Spark session."""
     session = open_session(PipelineSettings(), lake=folder / "warm")
 
     def run(journal: Path, lake: Path) -> float:
@@ -72,7 +72,7 @@ def _warm(folder: Path) -> Iterator[Callable[[Path, Path], float]]:
 
 
 def _hide(journal: Path, hidden: Path) -> None:
-    """Take the last segment of a journal away."""
+    """Move the last segment of a journal to another folder."""
     segment = JournalFolder(journal, SPACE).segments()[-1]
     for path in (segment.control, segment.frames):
         place = hidden / path.relative_to(journal)
@@ -81,13 +81,13 @@ def _hide(journal: Path, hidden: Path) -> None:
 
 
 def _show(journal: Path, hidden: Path) -> None:
-    """Bring it back. Frames first: the control file is what makes a segment."""
+    """Move it back, frames first: a segment exists when its control file does."""
     for path in sorted(hidden.rglob("*.parquet"), key=lambda file: ".control." in file.name):
         path.rename(journal / path.relative_to(hidden))
 
 
 def incremental(frames: int = FRAMES) -> bool:
-    """A run over one in a hundred frames beside the run over all others."""
+    """Compare a run over a hundredth of the frames with the run over all others."""
     full: list[float] = []
     new: list[float] = []
     with tempfile.TemporaryDirectory() as path, _warm(Path(path)) as run:
@@ -108,7 +108,7 @@ def incremental(frames: int = FRAMES) -> bool:
 
 
 def growth(frames: int = FRAMES) -> bool:
-    """A run over ten times as many frames."""
+    """Compare a run with one over ten times as many frames."""
     sizes = (frames // GROWTH, frames)
     seconds_by_size: dict[int, list[float]] = {size: [] for size in sizes}
     with tempfile.TemporaryDirectory() as path, _warm(Path(path)) as run:
@@ -127,7 +127,7 @@ def growth(frames: int = FRAMES) -> bool:
 
 
 def cold(frames: int = FRAMES) -> bool:
-    """A question and a moment, each from a shell that has nothing loaded."""
+    """Measure a query and a state, each in a new process."""
     with tempfile.TemporaryDirectory() as path:
         folder = Path(path)
         write_journal(folder / "journal", frames)

@@ -1,4 +1,4 @@
-"""What the kernel costs: frames of 75 bytes of JSON, decoded, judged and summed up, in CPU-seconds a million.
+"""The cost of the kernel: CPU-seconds to decode, validate and summarize a million frames of 75 bytes of JSON.
 
 All threads count, Spark is not there, and DuckDB does the like on the same files; both must find the same. Medians of
 interleaved rounds, so that a busy machine disturbs both alike.
@@ -34,7 +34,7 @@ SEGMENT = 100_000
 STREAMS = 20
 ROUNDS = 3
 GOAL = 1.0
-"""CPU-seconds for a million frames."""
+"""CPU-seconds per million frames."""
 SPACE = "bench"
 NOON = 1_767_268_800 * 10**6
 SCHEMA_OF_FRAMES = {
@@ -71,7 +71,7 @@ GROUP BY ALL;
 
 
 def payloads() -> list[bytes]:
-    """Something that moves, some of it cut off."""
+    """Return positions as JSON; one is truncated."""
     chance = random.Random(7)
     frames = []
     for _ in range(4_096):
@@ -88,7 +88,7 @@ def _place(chance: random.Random) -> float:
 
 
 def write_journal(root: Path, frames: int) -> None:
-    """Segments of frames that the streams' writers sent in turns, all within an hour."""
+    """Write segments of frames that the writers of the streams send in turn, all within an hour."""
     chance, pool = np.random.default_rng(7), payloads()
     time_ = NOON + np.cumsum(chance.integers(0, 3_000_000_000 // frames, frames))
     for first in range(0, frames, SEGMENT):
@@ -99,7 +99,7 @@ def write_journal(root: Path, frames: int) -> None:
 
 
 def frame_rows(index: Any, times: Any, some: list[bytes], offset: int = 0) -> pa.Table:
-    """Frames of the journal, the first of all at this position."""
+    """Return a batch of frames that starts at this position."""
     number = (index % STREAMS).tolist()
     columns = {
         "position": pa.array(index + offset),
@@ -119,7 +119,7 @@ def frame_rows(index: Any, times: Any, some: list[bytes], offset: int = 0) -> pa
 
 
 def read_all(units: list[Unit]) -> list[tuple[Unit, pa.Table]]:
-    """The rows of every unit."""
+    """Read the rows of every unit."""
     return [(unit, pa.concat_tables(read(unit))) for unit in units]
 
 
@@ -129,14 +129,14 @@ def by_kernel(tables: list[tuple[Unit, pa.Table]], options: DecodeOptions) -> li
 
 
 def stitched(done: list[UnitResult], frames: int) -> Stitched:
-    """The units of one batch."""
+    """Merge the units of one batch."""
     return merge(
         None, [unit.summary for unit in done], ControlActivity(), MergeTarget(SPACE, frames - 1, NOON + 10**10)
     )
 
 
 def same(done: list[UnitResult], whole: Stitched, database: duckdb.DuckDBPyConnection, frames: int) -> bool:
-    """Whether both found the same frames, faults and windows."""
+    """Return whether both results have the same frames, faults and windows."""
     (decoded,) = database.execute("SELECT count(*) FROM decoded").fetchall()[0]
     expected_rows = database.execute(
         "SELECT stream_id, width, epoch_us(start), frames, bytes FROM windows ORDER BY ALL"
@@ -156,7 +156,7 @@ def same(done: list[UnitResult], whole: Stitched, database: duckdb.DuckDBPyConne
 
 
 def kernel(frames: int = FRAMES) -> bool:
-    """Measure, print, and say whether the goal was met."""
+    """Measure and print. Returns whether the goal is met."""
     with tempfile.TemporaryDirectory() as folder:
         root = Path(folder) / "journal"
         write_journal(root, frames)

@@ -31,7 +31,7 @@ from mew.protocol.timestamps import SECOND
 
 SEGMENTS: Final = 30
 WARM_SECONDS: Final = 5.0
-"""From the first figure on, that are not counted: Java is still compiling itself."""
+"""Seconds after the first result that are not counted, because Java is still compiling."""
 TABLE_GOAL: Final = 3.0
 HEARD_GOAL: Final = 1.0
 RATE: Final = 50
@@ -49,30 +49,30 @@ participants:
 
 
 class Position(msgspec.Struct):
-    """What is written."""
+    """The written value."""
 
     x: float
     y: float
 
 
 class Heard(msgspec.Struct, frozen=True):
-    """A figure that a participant received."""
+    """A published result that a participant received."""
 
     at: float
     figure: Activity
 
 
 class Measured(msgspec.Struct, frozen=True):
-    """What came of it, in seconds from the sealing on."""
+    """The results, in seconds after the sealing."""
 
     table: list[float]
     heard: list[float]
     stages: dict[str, float]
-    """The median of each, of a batch."""
+    """The median seconds of each stage of a batch."""
 
 
 def measure(folder: Path, segments: int) -> Measured:
-    """Watch so many segments go by."""
+    """Measure over this many segments."""
     with _gateway(folder) as url, _watch(folder, url):
         try:
             figures = asyncio.run(_play(url, segments))
@@ -152,7 +152,7 @@ async def _play(url: str, windows: int) -> list[Heard]:
 
 
 async def _listen(space: Space, windows: int) -> list[Heard]:
-    """Figures of seconds that began when the watch was warm, as they come."""
+    """Collect the results of seconds that began when the watch was warm."""
     view = await space.wait_until(lambda view: any(stream.owner == "meter" for stream in view.streams.values()))
     stream = next(stream for stream in view.streams.values() if stream.owner == "meter")
     figures: list[Heard] = []
@@ -174,7 +174,7 @@ async def _listen(space: Space, windows: int) -> list[Heard]:
 class _Sealed(msgspec.Struct, frozen=True):
     last: int
     time: int
-    """Of its last record, in microseconds since 1970."""
+    """The time of its last record, in microseconds since 1970."""
     at: float
 
 
@@ -201,13 +201,13 @@ def _sealed(segment: Segment) -> _Sealed:
 
 
 def _final(figure: Activity, sealed: Sequence[_Sealed]) -> _Sealed:
-    """The segment that has the first record behind a window: with it the figure is final."""
+    """Return the segment with the first record after a window: with it the result is final."""
     end = (figure.start.timestamp() + figure.seconds) * SECOND
     return next(segment for segment in sealed if segment.time >= end)
 
 
 def watching(segments: int = SEGMENTS) -> bool:
-    """Measure, print, and say whether the goals were met."""
+    """Measure and print. Returns whether the goals are met."""
     with tempfile.TemporaryDirectory() as folder:
         measured = measure(Path(folder), segments)
     print(f"a watch on Spark, {RATE} frames a second, a segment a second; seconds from a sealed segment:")

@@ -15,7 +15,7 @@ from typing import Any
 import duckdb
 import numpy as np
 from pyspark.sql import DataFrame, SparkSession, Window
-from pyspark.sql import functions as F  # noqa: N812 - its usual name
+from pyspark.sql import functions as F  # noqa: N812 - the usual name
 
 from bench._pipeline.kernel import FORMAT, NOON, SCHEMA_OF_FRAMES, SEGMENT, SPACE, STREAMS, frame_rows, payloads
 from mew.journal.arrow import to_arrow
@@ -35,7 +35,7 @@ PART_GOAL = 1.5
 WHOLE_GOAL = 4.0
 RATE_GOAL = 700_000
 STAGES = ("frames", "stitch")
-"""Those of a run that do what the others do."""
+"""The stages of a run that do the same as the others."""
 CAPABILITIES = [{"kind": "*"}]
 SQL = """
 COPY (SELECT position, time, stream_id, participant, frame_number, size, entity, x, y, moving FROM decoded)
@@ -59,7 +59,7 @@ CREATE OR REPLACE TEMP VIEW decoded AS SELECT *, json_extract_string(text, '$.en
 
 
 def write_journal(root: Path, frames: int, segment: int = SEGMENT) -> None:
-    """Twenty streams, announced by the core itself, then frames of their writers in turns; so many a segment."""
+    """Write twenty streams, announced by the core itself, with frames of their writers in turn."""
     lab = MemorySpace(now=NOON, space_id=SPACE, participants={f"writer-{n}": CAPABILITIES for n in range(STREAMS)})
     for number in range(STREAMS):
         writer = lab.join(f"writer-{number}")
@@ -77,7 +77,7 @@ def write_journal(root: Path, frames: int, segment: int = SEGMENT) -> None:
 
 
 def by_duckdb(root: Path, out: Path) -> int:
-    """The part, in DuckDB; how many windows it found."""
+    """Compute the common part with DuckDB. Returns the number of windows."""
     with duckdb.connect() as database:
         database.execute(VIEWS.replace("{files}", f"{root}/**/*.frames.parquet"))
         database.execute(SQL.replace("{out}", str(out)))
@@ -85,7 +85,7 @@ def by_duckdb(root: Path, out: Path) -> int:
 
 
 def by_plain_spark(session: SparkSession, root: Path, out: Path) -> int:
-    """The part, in DataFrames alone; how many windows it found."""
+    """Compute the common part with DataFrames. Returns the number of windows."""
     raw_df = session.read.parquet(f"{root}/space={SPACE}/date=*/hour=*/*.frames.parquet")
     decoded_df = raw_df.withColumn("text", F.col("payload").cast("string")).withColumn(
         "value", F.from_json("text", "entity string, x double, y double, moving boolean", {"mode": "PERMISSIVE"})
@@ -117,7 +117,7 @@ def _write(df: DataFrame, path: Path) -> None:
 
 
 def whole(frames: int = FRAMES) -> bool:
-    """Measure, print, and say whether the goals were met."""
+    """Measure and print. Returns whether the goals are met."""
     with tempfile.TemporaryDirectory() as path:
         folder = Path(path)
         write_journal(folder / "journal", frames)
