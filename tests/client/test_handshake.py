@@ -101,13 +101,13 @@ async def test_a_space_is_called_what_it_was_asked_for_by(gateway: Running) -> N
         assert alice.id == "default"
 
 
-@pytest.mark.parametrize("asked", [None, "default"])
+@pytest.mark.parametrize("name", [None, "default"])
 @played
-async def test_the_first_space_tells_its_own_name_with_a_stream(gateway: Running, asked: str | None) -> None:
-    async with mew.connect(url_of(gateway), space=asked, token=gateway.token("alice")) as alice:
+async def test_the_first_space_tells_its_own_name_with_a_stream(gateway: Running, name: str | None) -> None:
+    async with mew.connect(url_of(gateway), space=name, token=gateway.token("alice")) as alice:
         stream = await alice.open_stream()
         assert alice.id == "lab"
-        async with mew.connect(url_of(gateway), space=asked, token=gateway.token("bob")) as bob:
+        async with mew.connect(url_of(gateway), space=name, token=gateway.token("bob")) as bob:
             assert bob.id == "lab"
             await stream.close()
             await bob.wait_until(lambda view: not view.streams)

@@ -50,7 +50,7 @@ def envelopes() -> list[dict[str, Any]]:
     kinds = [*sorted(KINDS - {"system/join"}), "game/move", "stream/unheard-of", "stream/write:stream-1"]
     about: list[dict[str, Any]] = [{}, *({"stream_id": f"stream-{number}"} for number in (1, 2, 9))]
     about.append({"stream": {"stream_id": "moves"}})
-    return [{"kind": kind, "payload": {**PAYLOADS.get(kind, {}), **each}} for kind in kinds for each in about]
+    return [{"kind": kind, "payload": {**PAYLOADS.get(kind, {}), **fields}} for kind in kinds for fields in about]
 
 
 ENVELOPES: Final = envelopes()
@@ -91,27 +91,28 @@ def test_what_is_no_envelope_cannot_be_sent(envelope: dict[str, Any]) -> None:
     assert not is_permitted(view, envelope)
 
 
-def about(kind: str, *named: str, stamp: dict[str, Any] | None = None) -> dict[str, Any]:
+def about(kind: str, *proposal_ids: str, stamp: dict[str, Any] | None = None) -> dict[str, Any]:
     """An envelope about these proposals; with a stamp, that is what its sender has seen."""
-    seen = {} if stamp is None else {"proposal": {name: stamp[name] for name in ("position", "digest")}}
-    return {"kind": kind, "payload": {}, "correlation_id": list(named), **seen}
+    stamped = {} if stamp is None else {"proposal": {name: stamp[name] for name in ("position", "digest")}}
+    return {"kind": kind, "payload": {}, "correlation_id": list(proposal_ids), **stamped}
 
 
 def test_of_proposals_what_can_be_sent_is_what_the_gateway_would_take() -> None:
-    held = {"alice": [{"kind": "*"}], "bob": [{"kind": "mcp/request"}, {"kind": "mcp/proposal"}], "carol": None}
+    capabilities = {"alice": [{"kind": "*"}], "bob": [{"kind": "mcp/request"}, {"kind": "mcp/proposal"}], "carol": None}
     match = read_capability({"kind": "mcp/request"}, "match")
     lab = MemorySpace(
-        participants=held, approvals=(ApprovalRule(match=match, deciders=tuple(held), not_proposer=False),)
+        participants=capabilities,
+        approvals=(ApprovalRule(match=match, deciders=tuple(capabilities), not_proposer=False),),
     )
-    clients = {name: lab.join(name) for name in held}
+    clients = {name: lab.join(name) for name in capabilities}
     stamps = {}
     for name, proposer in (("p-1", "alice"), ("p-2", "bob"), ("p-3", "bob")):
         clients[proposer].send(kind="mcp/proposal", id=name, to=["carol"], payload={"method": "m"})
         stamps[name] = clients["alice"].take("mcp/proposal")["proposal"]
     clients["bob"].send(about("mcp/withdraw", "p-3"))
-    seen = stamps["p-1"]
+    seen_stamp = stamps["p-1"]
     votes = [about("mcp/approve", name, stamp=stamps[name]) for name in ("p-1", "p-2")]
-    taken = {
+    allowed_envelopes = {
         "alice": [*votes, about("mcp/withdraw", "p-1"), about("mcp/withdraw", "unheard-of")],
         "bob": [*votes, about("mcp/withdraw", "p-2")],
         "carol": [],
@@ -119,18 +120,21 @@ def test_of_proposals_what_can_be_sent_is_what_the_gateway_would_take() -> None:
     refused = [
         about("mcp/withdraw", "p-1", "p-2"),
         about("mcp/approve", "p-1"),
-        about("mcp/approve", stamp=seen),
-        about("mcp/approve", "p-2", stamp=seen),
-        about("mcp/approve", "p-1", "p-2", stamp=seen),
-        about("mcp/approve", "p-1", stamp={**seen, "digest": "another"}),
-        about("mcp/approve", "p-1", stamp={**seen, "position": "1"}),
+        about("mcp/approve", stamp=seen_stamp),
+        about("mcp/approve", "p-2", stamp=seen_stamp),
+        about("mcp/approve", "p-1", "p-2", stamp=seen_stamp),
+        about("mcp/approve", "p-1", stamp={**seen_stamp, "digest": "another"}),
+        about("mcp/approve", "p-1", stamp={**seen_stamp, "position": "1"}),
         about("mcp/approve", "p-3", stamp=stamps["p-3"]),
     ]
     for name, client in clients.items():
         assert client.view is not None
-        for envelope in (*taken["alice"], *taken["bob"], *refused):
+        for envelope in (*allowed_envelopes["alice"], *allowed_envelopes["bob"], *refused):
             allowed = explain_message(lab.space, name, msgspec.json.encode(envelope), lab.now).refusal is None
-            assert (is_permitted(client.view, envelope), allowed) == (envelope in taken[name],) * 2, (name, envelope)
+            assert (is_permitted(client.view, envelope), allowed) == (envelope in allowed_envelopes[name],) * 2, (
+                name,
+                envelope,
+            )
 
 
 def test_an_observer_can_send_nothing_whatever_it_is_called() -> None:

@@ -60,11 +60,11 @@ def clean(tmp_path_factory: pytest.TempPathFactory) -> Clean:
 
 
 def test_the_wheel_brings_what_it_needs_and_nothing_else(clean: Clean) -> None:
-    listed = "from importlib.metadata import distributions; print(*(each.name for each in distributions()))"
-    assert {canonicalize_name(name) for name in clean.says(listed).split()} == {"mew-protocol", *clean.needed}
+    script = "from importlib.metadata import distributions; print(*(each.name for each in distributions()))"
+    assert {canonicalize_name(name) for name in clean.says(script).split()} == {"mew-protocol", *clean.needed}
     done(clean.pip("check"))
-    found = "from importlib.util import find_spec; print([name for name in {!r} if find_spec(name)])"
-    assert clean.says(found.format((*ABSENT, "msgspec"))) == "['msgspec']"
+    script = "from importlib.util import find_spec; print([name for name in {!r} if find_spec(name)])"
+    assert clean.says(script.format((*ABSENT, "msgspec"))) == "['msgspec']"
 
 
 def test_the_wheel_contains_the_package_and_no_tool_of_the_repository(clean: Clean) -> None:

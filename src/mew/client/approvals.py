@@ -27,7 +27,7 @@ from mew.client.errors import (
     Withdrawn,
 )
 from mew.client.handshake import ConnectTarget
-from mew.client.mcp.calls import ANSWER_SECONDS, McpAnswer, send_request
+from mew.client.mcp.calls import ANSWER_TIMEOUT, McpAnswer, send_request
 from mew.client.mcp.server import context_of
 from mew.client.proposals import REJECT, WITHDRAW, stamp_of
 from mew.client.sender import Names, OutgoingEnvelope
@@ -229,7 +229,7 @@ class IncomingProposal:
         """
         return await self._space.post(self._request(to))
 
-    async def fulfil(self, to: Names = (), timeout: float | None = ANSWER_SECONDS) -> McpAnswer:
+    async def fulfil(self, to: Names = (), timeout: float | None = ANSWER_TIMEOUT) -> McpAnswer:
         """Approve it and wait for the answer. The proposer receives the answer too."""
         return await send_request(self._space, self._request(to), timeout)
 

@@ -15,7 +15,7 @@ import msgspec
 
 from mew.client.errors import MewError
 from mew.client.events import Reconnected
-from mew.client.mcp.calls import ANSWER_SECONDS, wait_until_present
+from mew.client.mcp.calls import ANSWER_TIMEOUT, wait_until_present
 from mew.client.sender import Names, OutgoingEnvelope
 from mew.client.subscriptions import Subscription
 from mew.client.tasks import TaskSet
@@ -249,7 +249,7 @@ async def send_resume(space: "Space", who: Names, *, reason: str | None = None) 
 
 
 async def request_status(
-    space: "Space", who: str, fields: Sequence[str] = (), *, timeout: float | None = ANSWER_SECONDS
+    space: "Space", who: str, fields: Sequence[str] = (), *, timeout: float | None = ANSWER_TIMEOUT
 ) -> Status:
     """Request the status of a participant and wait for its `participant/status`. `fields` limits the answer.
 
@@ -270,7 +270,7 @@ async def send_forget(
 
 
 async def request_compact(
-    space: "Space", who: str, *, reason: str | None = None, timeout: float | None = ANSWER_SECONDS
+    space: "Space", who: str, *, reason: str | None = None, timeout: float | None = ANSWER_TIMEOUT
 ) -> dict[str, Any]:
     """Ask a participant to compact its memory. Returns the payload of its `participant/compact-done`.
 

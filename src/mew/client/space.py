@@ -17,7 +17,7 @@ from mew.client.events import Event
 from mew.client.frames import Frame, decoder, descriptors, format_id
 from mew.client.handshake import ConnectSettings, ConnectTarget
 from mew.client.mcp import calls
-from mew.client.mcp.calls import ANSWER_SECONDS
+from mew.client.mcp.calls import ANSWER_TIMEOUT
 from mew.client.pending import Accepts, PendingRequests
 from mew.client.permissions import is_permitted
 from mew.client.sender import EnvelopeSender, Names, OutgoingEnvelope
@@ -265,7 +265,7 @@ class Space:
         *,
         to: Names = (),
         answer: str | Accepts | None = None,
-        timeout: float | None = ANSWER_SECONDS,
+        timeout: float | None = ANSWER_TIMEOUT,
     ) -> Envelope:
         """Send an envelope and return its answer: the first envelope that has its id in `correlation_id`.
 

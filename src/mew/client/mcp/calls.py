@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 Args = Mapping[str, Any] | msgspec.Struct
 """Arguments of a tool: a mapping or a struct."""
-ANSWER_SECONDS: Final = 60.0
+ANSWER_TIMEOUT: Final = 60.0
 """Default timeout of a call, in seconds."""
 UNAWAITED: Final = "the caller no longer waits for it"
 """The reason given when a proposal is withdrawn during cleanup."""
@@ -75,7 +75,7 @@ async def call(
     method: str,
     params: Mapping[str, Any] | None = None,
     *,
-    timeout: float | None = ANSWER_SECONDS,
+    timeout: float | None = ANSWER_TIMEOUT,
     propose: bool | None = None,
 ) -> McpAnswer:
     """Send an MCP request of any method to a participant and wait for the answer.
@@ -128,7 +128,7 @@ async def call_tool(
     name: str,
     args: Args | None = None,
     *,
-    timeout: float | None = ANSWER_SECONDS,
+    timeout: float | None = ANSWER_TIMEOUT,
     propose: bool | None = None,
 ) -> ToolResult:
     """Call a tool of a participant and wait for its result: `await space.call_tool("calculator", "add", {"a": 1})`.
@@ -148,12 +148,12 @@ def tool_result(answer: McpAnswer) -> ToolResult:
     return ToolResult(result.contents, result.structured_content, result.is_error, answer.by, answer.answered_by)
 
 
-async def fetch_tools(space: "Space", who: str, *, timeout: float | None = ANSWER_SECONDS) -> list[mcp.Tool]:
+async def fetch_tools(space: "Space", who: str, *, timeout: float | None = ANSWER_TIMEOUT) -> list[mcp.Tool]:
     """Return all tools that a participant offers, from all pages."""
     return [tool async for page in _pages(space, who, mcp.TOOLS_LIST, timeout) for tool in page.tools or ()]
 
 
-async def fetch_resources(space: "Space", who: str, *, timeout: float | None = ANSWER_SECONDS) -> list[mcp.Resource]:
+async def fetch_resources(space: "Space", who: str, *, timeout: float | None = ANSWER_TIMEOUT) -> list[mcp.Resource]:
     """Return all resources that a participant offers, from all pages; resources of a template are not included."""
     return [
         resource async for page in _pages(space, who, mcp.RESOURCES_LIST, timeout) for resource in page.resources or ()
@@ -161,7 +161,7 @@ async def fetch_resources(space: "Space", who: str, *, timeout: float | None = A
 
 
 async def fetch_resource_templates(
-    space: "Space", who: str, *, timeout: float | None = ANSWER_SECONDS
+    space: "Space", who: str, *, timeout: float | None = ANSWER_TIMEOUT
 ) -> list[mcp.ResourceTemplate]:
     """Return all resource URI templates that a participant offers, from all pages."""
     pages = _pages(space, who, mcp.RESOURCES_TEMPLATES_LIST, timeout)
@@ -169,14 +169,14 @@ async def fetch_resource_templates(
 
 
 async def read_resource(
-    space: "Space", who: str, uri: str, *, timeout: float | None = ANSWER_SECONDS
+    space: "Space", who: str, uri: str, *, timeout: float | None = ANSWER_TIMEOUT
 ) -> list[mcp.ResourceContents]:
     """Read a resource of a participant. The list usually has one item, with `.text` or `.bytes`."""
     answer = await call(space, who, mcp.RESOURCES_READ, {"uri": uri}, timeout=timeout)
     return [mcp.read_contents(contents) for contents in mcp.decode_value(answer.result, mcp.ReadResult).contents]
 
 
-async def fetch_prompts(space: "Space", who: str, *, timeout: float | None = ANSWER_SECONDS) -> list[mcp.Prompt]:
+async def fetch_prompts(space: "Space", who: str, *, timeout: float | None = ANSWER_TIMEOUT) -> list[mcp.Prompt]:
     """Return all prompts that a participant offers, from all pages."""
     return [prompt async for page in _pages(space, who, mcp.PROMPTS_LIST, timeout) for prompt in page.prompts or ()]
 
@@ -187,7 +187,7 @@ async def get_prompt(
     name: str,
     args: Mapping[str, str] | None = None,
     *,
-    timeout: float | None = ANSWER_SECONDS,
+    timeout: float | None = ANSWER_TIMEOUT,
 ) -> mcp.GetPromptResult:
     """Return a prompt of a participant with its arguments filled in."""
     params = {"name": name, "arguments": {} if args is None else args}
