@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from mew.config.loader import Timeouts
+from mew.config.models import Timeouts
 from mew.gateway.gateway import looks
 from tests.gateway.raw import CLOSE, PING, Raw, head, joined, running, tls_of
 

@@ -13,7 +13,7 @@ from typing import Final
 
 import pytest
 
-from mew.config.loader import Timeouts, UnadmittedLimits
+from mew.config.models import Timeouts, UnadmittedLimits
 from mew.gateway import connections
 from mew.gateway.connections import Connections, OpenConnection, TrustedProxies, counted_as, descriptors_left
 from tests.gateway.raw import TEXT, Raw, Running, frame, head, joined, running, tls_of, upgrade

@@ -10,7 +10,7 @@ from typing import Any, Final
 import msgspec
 import pytest
 
-from mew.config.loader import UnadmittedLimits
+from mew.config.models import UnadmittedLimits
 from mew.gateway import scheduling
 from mew.gateway.fanout import delivery, fanout
 from mew.gateway.gateway import Gateway

@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from mew._internal.logging import FAULT_SECONDS, Weigher
-from mew.config.loader import Timeouts
+from mew.config.models import Timeouts
 from mew.gateway.connections import SOURCES, Connections, RefusalLog
 from mew.journal.settings import JournalSettings
 from mew.protocol.handlers.administration import REPEATED_SECONDS

@@ -8,7 +8,7 @@ import pytest
 
 from mew.cli.common.errors import EXIT_CODES, CommandFailed, UsageError, exit_code_of
 from mew.client.errors import ConnectionLost, JoinRefused, RequestTimeout
-from mew.config.yaml_source import ConfigError
+from mew.config import ConfigError
 from mew.errors import MewError
 from mew.journal.block_format import CorruptData
 from mew.journal.recovery import JournalDamaged

@@ -9,8 +9,10 @@ from threading import Barrier
 
 import pytest
 
+from mew.config import ConfigError
 from mew.config import tokens as auth
-from mew.config.loader import ConfigError, SpaceConfig, load
+from mew.config.loader import load
+from mew.config.models import SpaceConfig
 from mew.config.tokens import MAX_TOKEN_BYTES, TokenFolder, TokenStore, environment_variable
 from mew.protocol import Identity, Tokens
 from mew.protocol.errors import InternalError

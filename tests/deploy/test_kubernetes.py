@@ -12,7 +12,8 @@ import pytest
 from ruamel.yaml import YAML
 
 from mew import __version__
-from mew.config.loader import GatewayConfig, load
+from mew.config.loader import load
+from mew.config.models import GatewayConfig
 from mew.config.tokens import TokenStore
 from mew.gateway.journaling import SEALING_SECONDS
 from mew.protocol.authentication import Identity

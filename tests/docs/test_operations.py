@@ -3,7 +3,7 @@
 import re
 from pathlib import Path
 
-from mew.config.loader import GatewayConfig, SpaceConfig
+from mew.config.models import GatewayConfig, SpaceConfig
 from mew.gateway.gateway import Gateway
 from mew.gateway.metrics import exposition
 from mew.testing import MemoryTokens, settings

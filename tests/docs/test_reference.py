@@ -11,7 +11,8 @@ from ruamel.yaml import YAML
 from mew.cli import app
 from mew.client import errors
 from mew.config import loader
-from mew.config.loader import TLS, BridgeConfig, LoggingConfig, McpServerConfig, Timeouts, load
+from mew.config.loader import load
+from mew.config.models import TLS, BridgeConfig, LoggingConfig, McpServerConfig, Timeouts
 from mew.pipeline import open_lake
 from mew.pipeline.lake.progress_table import PROGRESS
 from mew.pipeline.schemas import TABLES, Table

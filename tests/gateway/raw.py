@@ -19,7 +19,8 @@ import msgspec
 import trustme
 import uvloop
 
-from mew.config.loader import TLS, GatewayConfig, SpaceConfig, load
+from mew.config.loader import load
+from mew.config.models import TLS, GatewayConfig, SpaceConfig
 from mew.config.tokens import TokenStore
 from mew.gateway.gateway import Gateway
 from mew.gateway.server import GatewayServer

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from mew.config.loader import GatewayConfig
+from mew.config.models import GatewayConfig
 from mew.gateway.exposure import Origins
 from tests.gateway.http_requests import Clients, ask, connecting
 from tests.gateway.raw import PING, Frame, Raw, Running, frame, head, running, upgrade

@@ -17,7 +17,7 @@ from typing import Any, Literal
 import msgspec
 import pytest
 
-from mew.config.loader import Timeouts
+from mew.config.models import Timeouts
 from mew.protocol import Limits
 from mew.protocol.settings import StreamSettings
 from tests.gateway.raw import (

@@ -12,7 +12,7 @@ from urllib.parse import quote
 import msgspec
 import pytest
 
-from mew.config.loader import GatewayConfig, Timeouts
+from mew.config.models import GatewayConfig, Timeouts
 from mew.gateway.gateway import Gateway
 from mew.gateway.server import GatewayServer, PortInUse
 from mew.protocol import Limits

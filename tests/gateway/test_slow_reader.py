@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from mew.config.loader import Queues, Timeouts
+from mew.config.models import Queues, Timeouts
 from mew.gateway.fanout.sinks import SocketSink
 from mew.gateway.gateway import Gateway
 from mew.gateway.server import KERNEL_BUFFER

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from mew.config.loader import Queues, Timeouts
+from mew.config.models import Queues, Timeouts
 from mew.gateway.gateway import Gateway
 from tests.gateway import test_rfc6455 as plain
 from tests.gateway.raw import (

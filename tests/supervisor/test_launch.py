@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 
 from mew._internal.processes import MARK
-from mew.config.loader import SpaceConfig, load
-from mew.supervisor.launch import Launch, LaunchEnvironment, fill_in, launch_problem, make_launch
+from mew.config.loader import load
+from mew.config.models import SpaceConfig
+from mew.supervisor.launch import Launch, LaunchEnvironment, fill, launch, launches
 
 TOKEN = "the-token"
 

@@ -12,7 +12,9 @@ from typing import Any
 import pytest
 
 from mew._internal.processes import process_start_id
-from mew.config.loader import ConfigError, RestartPolicy, load
+from mew.config import ConfigError
+from mew.config.loader import load
+from mew.config.models import RestartPolicy
 from mew.supervisor.launch import LaunchEnvironment
 from mew.supervisor.process import RestartLimits, should_restart
 from mew.supervisor.supervisor import Supervisor

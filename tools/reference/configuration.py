@@ -11,10 +11,11 @@ import types
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final, Literal, Union, get_args, get_origin
+from typing import Annotated, Any, Final, Literal, Union, get_args, get_origin
 
 import msgspec
 
+from mew.config.loader import IGNORED_KEYS
 from mew.config.models import (
     TLS,
     BridgeConfig,
@@ -68,10 +69,14 @@ class Part:
             meanings = field_docs(struct)
             values = {each.name: each for each in msgspec.structs.fields(struct)}
             for name in names:
-                key = self.renamed.get(name, name)
+                key = self.renamed.get(name, values[name].encode_name)
                 kind, default = self.written.get(key) or (type_words(values[name].type), default_words(values[name]))
                 yield Key(key, kind, default, meanings[name])
         yield from self.added
+        for name in IGNORED_KEYS.get(self.path.removesuffix(".ID"), ()):
+            yield Key(
+                name, "any value", NONE, "A key of the TypeScript gateway, without effect here. It gives a warning."
+            )
 
 
 def _all(struct: Struct) -> tuple[Struct, tuple[str, ...]]:
@@ -84,7 +89,6 @@ PARTS: Final = (
         "What the space is called. Only `id` is needed.",
         ((SpaceSettings, ("space_id",)), (SpaceConfig, ("name", "description", "default_participant"))),
         renamed={"space_id": "id"},
-        added=(Key("ui_theme", "text", NONE, "Known from other gateways, and without effect."),),
     ),
     Part(
         "participants.ID",
@@ -97,7 +101,7 @@ PARTS: Final = (
     Part(
         "defaults",
         "What holds for participants of whom nothing else is said.",
-        ((SpaceSettings, ("defaults",)), (SpaceConfig, ("routing",))),
+        ((SpaceSettings, ("defaults",)),),
         renamed={"defaults": "capabilities"},
         written={"capabilities": ("list of capabilities", "`[{kind: chat}]`")},
     ),
@@ -123,7 +127,6 @@ PARTS: Final = (
         "gateway.limits",
         "Over a limit, only the sender gets an error, with its code.",
         (_all(Limits), _all(Queues), _all(UnadmittedLimits)),
-        renamed={"data_bytes": "data_queue_bytes", "control_bytes": "control_queue_bytes"},
     ),
     Part(
         "gateway_logging",
@@ -198,6 +201,8 @@ def type_words(kind: Any) -> str:
     if kind in _WORDS:
         return _WORDS[kind]
     origin, of = get_origin(kind), get_args(kind)
+    if origin is Annotated:
+        return type_words(of[0])
     if origin is Literal:
         return ", ".join(map(code, of))
     if origin in (Union, types.UnionType):
@@ -205,7 +210,7 @@ def type_words(kind: Any) -> str:
     if origin is tuple:
         inner = type_words(of[0])
         return f"list of {inner.removesuffix('y')}ies" if inner.endswith("y") else f"list of {inner}s"
-    return "texts by name" if origin is dict and of[1] is str else "section"
+    return "texts by name" if origin is dict and type_words(of[1]) == "text" else "section"
 
 
 def default_words(found: msgspec.structs.FieldInfo) -> str:

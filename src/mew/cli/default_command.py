@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 from cyclopts import App, Parameter
 
 from mew.cli.common.errors import CommandFailed
+from mew.config import config_file
 from mew.supervisor.state_file import pids_file
 
 OFFER = "There is no space in this directory. `mew init` creates one; `mew init --list-templates` lists the templates."
@@ -15,9 +16,8 @@ OFFER = "There is no space in this directory. `mew init` creates one; `mew init 
 def alone(app: App) -> int:
     """Take part in the space of the directory, started if necessary. If there is none, offer to create one."""
     directory = Path.cwd()
-    places = (directory / ".mew" / "space.yaml", directory / "space.yaml", pids_file(directory))
     terminal = sys.stdin.isatty() and sys.stdout.isatty()
-    if any(place.is_file() for place in places):
+    if config_file(directory) is not None or pids_file(directory).is_file():
         if terminal:
             return int(app(["up", "-i"]))
         app.help_print([])

@@ -25,7 +25,7 @@ from mew.cli.common.render import printable, size
 from mew.errors import MewError
 
 if TYPE_CHECKING:
-    from mew.config.loader import GatewayConfig
+    from mew.config.models import GatewayConfig
 
 
 _COLOURS: Final = {"ok": "\x1b[32m", "note": "\x1b[33m", "wrong": "\x1b[31m"}
@@ -212,14 +212,15 @@ def _node() -> DoctorCheck:
 
 def _space(directory: Path) -> Iterator[DoctorCheck]:
     try:
-        from mew.config.loader import ConfigError, find_config, load
+        from mew.config import ConfigError, config_file
+        from mew.config.loader import load
     except ImportError:
         return
-    if not any((directory / each).is_file() for each in (".mew/space.yaml", "space.yaml")):
+    file = config_file(directory)
+    if file is None:
         yield DoctorCheck("configuration", "note", f"no space in {directory}: create one with `mew init`")
         return
     try:
-        file = find_config(directory)
         config = load([file], environ=os.environ)
     except ConfigError as error:
         yield DoctorCheck("configuration", "wrong", str(error))

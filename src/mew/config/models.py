@@ -1,18 +1,22 @@
 """The configuration of a gateway as frozen structs. The docstring of each field is the text of docs/reference.
 
-Nothing here reads a file, and no `repr` shows a token. `loader` reads space.yaml; its keys may differ from these names.
+Nothing here reads a file, and no `repr` shows a token. `loader` reads space.yaml: a field has the same name as its key
+unless its struct renames it, and the type of a field says which values are valid.
 """
 
 from pathlib import Path
-from typing import Any, Literal, TypeAlias
+from typing import Annotated, Any, Literal, TypeAlias
 
 import msgspec
 
+from mew.config.yaml_source import VERBATIM
 from mew.journal.settings import JournalSettings
 from mew.protocol.capabilities import Capability
 from mew.protocol.settings import SpaceSettings
 
 RestartPolicy: TypeAlias = Literal["never", "on-failure", "always"]
+Argument: TypeAlias = Annotated[str, VERBATIM]
+Capabilities: TypeAlias = Annotated[tuple[Capability, ...], msgspec.Meta(description="a list of capabilities")]
 
 
 class TLS(msgspec.Struct, frozen=True, kw_only=True):
@@ -39,7 +43,12 @@ class Timeouts(msgspec.Struct, frozen=True, kw_only=True):
     """Delay before a join or an HTTP request with an invalid token is refused. Only that connection waits."""
 
 
-class Queues(msgspec.Struct, frozen=True, kw_only=True):
+class Queues(
+    msgspec.Struct,
+    frozen=True,
+    kw_only=True,
+    rename={"data_bytes": "data_queue_bytes", "control_bytes": "control_queue_bytes"},
+):
     """How much may be queued for one slow reader (architecture, "Slow readers")."""
 
     data_bytes: int = 8 * 2**20
@@ -87,9 +96,9 @@ class McpServerConfig(_Discreet, frozen=True, kw_only=True):
 
     command: str
     """The program of the server."""
-    args: tuple[str, ...] = ()
+    args: tuple[Argument, ...] = ()
     """Its arguments."""
-    env: dict[str, str] = {}
+    env: dict[str, Argument] = {}
     """Environment variables; `${NAME}` is replaced by that variable of the gateway."""
     cwd: str | None = None
     """Its working directory, relative to the directory of the space, which is the default."""
@@ -102,7 +111,7 @@ class BridgeConfig(msgspec.Struct, frozen=True, kw_only=True):
     """Milliseconds in which the server must have started; 30000."""
     reconnect: bool = True
     """Whether a server that exited is restarted."""
-    max_reconnects: int | None = None
+    max_reconnects: Annotated[int, msgspec.Meta(ge=0)] | None = None
     """Restarts within a minute before the bridge gives up; 5."""
 
 
@@ -111,15 +120,15 @@ class ParticipantConfig(_Discreet, frozen=True, kw_only=True):
 
     type: str = "local"
     """`local`, or `mcp-bridge` for an MCP server behind a bridge."""
-    tokens: tuple[str, ...] = ()
+    tokens: Annotated[tuple[str, ...], msgspec.Meta(description="a list of tokens")] = ()
     """Its tokens. Without any, the first start creates one in `.mew/tokens/<id>.token`."""
-    capabilities: tuple[Capability, ...] | None = None
+    capabilities: Capabilities | None = None
     """What it may send (protocol, "Capabilities"). The default is `defaults.capabilities`."""
     command: str | None = None
     """The program of the participant, run in the directory of the space."""
-    args: tuple[str, ...] = ()
+    args: tuple[Argument, ...] = ()
     """Its arguments; `${PORT}`, `${SPACE}` and `${TOKEN}` are replaced."""
-    env: dict[str, str] = {}
+    env: dict[str, Argument] = {}
     """Environment variables, with the same replacements; other `${NAME}` come from the gateway's environment."""
     auto_start: bool = False
     """Whether the gateway starts it."""
@@ -129,12 +138,6 @@ class ParticipantConfig(_Discreet, frozen=True, kw_only=True):
     """A file instead of a socket: each received message is appended as a line of JSON."""
     auto_connect: bool = False
     """Whether a participant with `output_log` is present from the start, or only from its first POST."""
-    io: str | None = None
-    """Accepted for compatibility, without effect."""
-    fifo: bool = False
-    """Accepted for compatibility, without effect: use `mew client connect --fifo-in`."""
-    default_to: dict[str, tuple[str, ...]] = {}
-    """Default recipients of a kind. Accepted for compatibility, without effect."""
     mcp_server: McpServerConfig | None = None
     """The server behind a bridge."""
     bridge_config: BridgeConfig = BridgeConfig()
@@ -148,7 +151,7 @@ class SpaceConfig(_Discreet, frozen=True, kw_only=True):
     directory: Path
     """The directory of the space: it holds `.mew`, and relative paths start there."""
     file: Path
-    name: str
+    name: str = ""
     """Its display name; the id by default."""
     description: str = ""
     """What the space is for, as text."""
@@ -157,8 +160,6 @@ class SpaceConfig(_Discreet, frozen=True, kw_only=True):
     participants: dict[str, ParticipantConfig] = {}
     """The configured participants by id; `{}` means the default capabilities."""
     logging: LoggingConfig = LoggingConfig()
-    routing: dict[str, Any] = {}
-    """Accepted for compatibility, without effect."""
     journal: JournalSettings = JournalSettings()
     pipeline: dict[str, Any] = {}
 
@@ -166,9 +167,9 @@ class SpaceConfig(_Discreet, frozen=True, kw_only=True):
 class GatewayConfig(msgspec.Struct, frozen=True, kw_only=True):
     """One gateway: its address, its limits, and its spaces in the order of the command line."""
 
-    host: str = "localhost"
+    host: Annotated[str, msgspec.Meta(description="a host name or address")] = "localhost"
     """The address to listen on; `localhost` is 127.0.0.1 and ::1."""
-    port: int = 8080
+    port: Annotated[int, msgspec.Meta(ge=0, le=65535)] = 8080
     """The port to listen on; `0` means any free port."""
     tls: TLS | None = None
     """The files of the certificate and its key. With them the port serves `wss://` and `https://`."""

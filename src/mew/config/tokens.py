@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
-from mew._internal.files import replacing, write_if_absent
-from mew.config.loader import ConfigError, SpaceConfig
+from mew.config import ConfigError
+from mew.config.models import SpaceConfig
 from mew.protocol.authentication import Identity
 from mew.protocol.errors import InternalError
 from mew.protocol.handlers.administration import token_changes

@@ -1,15 +1,18 @@
-"""Parses a YAML file into values with file, line and path, so that one line can describe an error.
+"""Parses a YAML file into values with file, line and path, and decodes them into structs, which are the schema.
 
-This module must not depend on the meaning of any key. It must not quote values, because some are secrets.
+Every error is one line with file, line and path. This module must not depend on the meaning of any key. It must not
+quote values, because some are secrets.
 """
 
 import math
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Container, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Final, TypeAlias
+from types import MappingProxyType, UnionType
+from typing import Annotated, Any, Final, Literal, TypeAlias, Union, get_args, get_origin
 
+import msgspec
 from ruamel.yaml import YAML
 from ruamel.yaml.error import MarkedYAMLError, YAMLError
 from ruamel.yaml.events import (
@@ -23,7 +26,7 @@ from ruamel.yaml.events import (
 )
 from ruamel.yaml.reader import ReaderError
 
-from mew.errors import MewError
+from mew.config import ConfigError
 
 MAX_DEPTH: Final = 64
 """Maximum nesting depth in one file. It bounds every recursion over values."""
@@ -31,16 +34,6 @@ MAX_VALUES: Final = 100_000
 """Maximum number of values in one file. Aliases count each time: a small file must not expand to a large one."""
 
 Key: TypeAlias = str | int
-
-
-class ConfigError(MewError):
-    """The configuration cannot be used. The error names the file, the line, the path in the file and the problem."""
-
-    def __init__(self, problem: str, *, file: Path | None = None, line: int | None = None, where: str = "") -> None:
-        """Build a one-line message. The parts are also available as attributes."""
-        self.problem, self.file, self.line, self.where = problem, file, line, where
-        spot = "" if file is None else str(file) if line is None else f"{file}:{line}"
-        super().__init__(": ".join(part for part in (spot, where, problem) if part))
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -90,139 +83,161 @@ class ConfigValue:
         """Add a warning about this value. The file is still accepted."""
         self.warnings.append(str(self.error(problem)))
 
-    def text(self, what: str = "a string") -> str:
-        """Return the value as a non-empty string. Raises `ConfigError` for anything else."""
-        if not isinstance(self.node.value, str):
-            hint = "; put it in quotes" if isinstance(self.node.value, bool | int | float) else ""
-            raise self.error(f"expected {what}, got {_named(self.node.value)}{hint}")
-        if not self.node.value:
-            raise self.error(f"expected {what}, got an empty one")
-        return self.node.value
-
-    def as_written(self) -> str:
-        """Return a string, number or boolean as written in the file: arguments of a process have no types."""
-        if self.node.value is None or isinstance(self.node.value, dict | list):
-            raise self.expected("a string")
-        return self.node.text
-
     def items(self, what: str = "a list") -> list["ConfigValue"]:
         """Return the elements of a list. Raises `ConfigError` for anything else."""
         if not isinstance(self.node.value, list):
             raise self.expected(what)
-        return [self.below(index, each) for index, each in enumerate(self.node.value)]
+        return [self._below(index, node) for index, node in enumerate(self.node.value)]
 
-    def section(self, known: frozenset[str] | None = None) -> "ConfigSection":
-        """Return the value as a mapping. With `known`, every other key gets a warning."""
+    def entries(self) -> list[tuple[str, "ConfigValue"]]:
+        """Return every key of a mapping and its value, including keys without a value."""
         if not isinstance(self.node.value, dict):
             raise self.expected("a mapping")
-        section = ConfigSection(self, self.node.value)
-        for key, place in section.entries():
-            if known is not None and key not in known:
-                place.warn("unknown key, ignored")
-        return section
+        return [(key, self._below(key, node)) for key, node in self.node.value.items()]
 
-    def below(self, key: Key, node: Node) -> "ConfigValue":
-        """Return the place of a value inside this one."""
+    def get(self, key: str) -> "ConfigValue | None":
+        """Return the value under a key of a mapping, or None. A key without a value counts as missing."""
+        if not isinstance(self.node.value, dict):
+            raise self.expected("a mapping")
+        node = self.node.value.get(key)
+        return None if node is None or node.value is None else self._below(key, node)
+
+    def required(self, key: str) -> "ConfigValue":
+        """Return the value under a key. Raises `ConfigError` if it is missing."""
+        value = self.get(key)
+        if value is None:
+            raise self.error(f"`{key}` is missing")
+        return value
+
+    def section(self, key: str) -> "ConfigValue":
+        """Return the mapping under a key, or an empty one if it is missing."""
+        value = self.get(key) or self._below(key, Node({}, self.node.line))
+        value.entries()
+        return value
+
+    def warn_unknown(self, known: Container[str]) -> None:
+        """Add a warning for each key of a mapping that is not known."""
+        for key, value in self.entries():
+            if key not in known:
+                value.warn("unknown key, ignored")
+
+    def _below(self, key: Key, node: Node) -> "ConfigValue":
         return ConfigValue(self.file, (*self.path, key), node, self.warnings)
 
 
-@dataclass(frozen=True, slots=True, repr=False)
-class ConfigSection:
-    """A mapping with typed access by key. A key without a value counts as missing."""
+VERBATIM: Final = msgspec.Meta(extra={"verbatim": True})
+"""Marks a string that is read as written in the file: arguments of a process have no types."""
+Readers: TypeAlias = Mapping[Any, Callable[[ConfigValue], Any]]
+"""Functions that read values of types which are not plain data."""
 
-    place: ConfigValue
-    nodes: dict[str, Node]
 
-    def entries(self) -> list[tuple[str, ConfigValue]]:
-        """Return every key and its value, including keys without a value."""
-        return [(key, self.place.below(key, node)) for key, node in self.nodes.items()]
+def decode(value: ConfigValue, hint: Any, readers: Readers = MappingProxyType({})) -> Any:
+    """Return a value as the type of a struct's field. Raises `ConfigError` if it does not have that type."""
+    kind, meta = _resolve(hint)
+    if kind in readers:
+        return readers[kind](value)
+    if isinstance(kind, type) and issubclass(kind, msgspec.Struct):
+        value.warn_unknown(file_keys(kind))
+        return kind(**decode_fields(value, kind, readers=readers))
+    if get_origin(kind) is tuple:
+        return tuple(decode(item, get_args(kind)[0], readers) for item in value.items(_description(kind, meta)))
+    if get_origin(kind) is dict:
+        return {key: decode(entry, get_args(kind)[1], readers) for key, entry in value.entries()}
+    if meta is VERBATIM:
+        return _verbatim(value)
+    if not _fits(value.node.value, kind, meta):
+        raise value.error(f"expected {_description(kind, meta)}, got {_received(value.node, kind)}")
+    # The value as written: msgspec turns an integer into a float, and the journal would record `2.0` for `2`.
+    return Path(str(value.node.value)) if kind is Path else value.node.value
 
-    def get(self, key: str) -> ConfigValue | None:
-        """Return the value of a key, or None if it is missing."""
-        node = self.nodes.get(key)
-        return None if node is None or node.value is None else self.place.below(key, node)
 
-    def section(self, key: str, known: frozenset[str] | None = None) -> "ConfigSection":
-        """Return the section under a key, or an empty one if it is missing."""
-        place = self.get(key) or self.place.below(key, Node({}, self.place.node.line))
-        return place.section(known)
+def decode_fields(
+    section: ConfigValue,
+    struct: type[msgspec.Struct],
+    names: Container[str] | None = None,
+    readers: Readers = MappingProxyType({}),
+) -> dict[str, Any]:
+    """Return the fields of a struct that a section contains, by default of all its fields.
 
-    def required(self, key: str) -> ConfigValue:
-        """Return the value of a key. Raises `ConfigError` if it is missing."""
-        place = self.get(key)
-        if place is None:
-            raise self.place.error(f"`{key}` is missing")
-        return place
+    A missing key, a key without a value and an empty string are left to the default of the field.
+    """
+    values: dict[str, Any] = {}
+    for field in msgspec.structs.fields(struct):
+        if names is not None and field.name not in names:
+            continue
+        value = section.required(field.encode_name) if field.required else section.get(field.encode_name)
+        if value is not None and (field.required or value.node.value != ""):
+            values[field.name] = decode(value, field.type, readers)
+    return values
 
-    def plain(self, key: str) -> dict[str, Any]:
-        """Return the mapping under a key as plain values. The caller interprets them."""
-        return dict(self.section(key).place.node.plain())
 
-    def text(self, key: str, what: str = "a string") -> str | None:
-        """Return a string, or None if it is missing or empty."""
-        place = self.get(key)
-        return None if place is None or place.node.value == "" else place.text(what)
+def file_keys(struct: type[msgspec.Struct]) -> frozenset[str]:
+    """Return the keys of a section that is read into a struct."""
+    return frozenset(struct.__struct_encode_fields__)
 
-    def texts(self, key: str, what: str = "a list of strings") -> tuple[str, ...]:
-        """Return a list of non-empty strings; empty if the key is missing."""
-        place = self.get(key)
-        return () if place is None else tuple(each.text() for each in place.items(what))
 
-    def words(self, key: str) -> tuple[str, ...]:
-        """Return a list of scalars, each as written in the file."""
-        place = self.get(key)
-        return () if place is None else tuple(each.as_written() for each in place.items("a list of strings"))
+def _resolve(hint: Any) -> tuple[Any, msgspec.Meta]:
+    """Return a type without `Annotated` and `None`, and its bounds. Numbers are above 0 unless they say otherwise."""
+    meta: msgspec.Meta | None = None
+    while True:
+        if get_origin(hint) is Annotated:
+            hint, meta = hint.__origin__, meta or hint.__metadata__[0]
+        elif get_origin(hint) in {Union, UnionType}:
+            hint = next(kind for kind in get_args(hint) if kind is not type(None))
+        else:
+            return hint, meta or _DEFAULT_BOUNDS.get(hint, msgspec.Meta())
 
-    def variables(self, key: str) -> dict[str, str]:
-        """Return a mapping of scalars, each as written in the file. A missing value becomes an empty string."""
-        given = self.section(key).entries()
-        return {name: "" if each.node.value is None else each.as_written() for name, each in given}
 
-    def flag(self, key: str, *, default: bool) -> bool:
-        """Return a YAML 1.2 boolean, or `default` if the key is missing."""
-        place = self.get(key)
-        if place is None:
-            return default
-        value = place.node.value
-        if isinstance(value, bool):
-            return value
-        if isinstance(value, str) and value.lower() in _OLD_FLAGS:
-            raise place.error(f"expected true or false, got {value!r}, which is only a string in YAML 1.2")
-        raise place.expected("true or false")
+def _fits(value: object, kind: Any, meta: msgspec.Meta) -> bool:
+    """Return whether a scalar has a type and is within its bounds."""
+    if isinstance(value, float) and not math.isfinite(value):
+        return False
+    if kind in {str, Path}:
+        return isinstance(value, str) and value != ""
+    try:
+        msgspec.convert(value, Annotated[kind, meta])
+    except msgspec.ValidationError:
+        return False
+    return True
 
-    def choice(self, key: str, words: tuple[str, ...]) -> str | None:
-        """Return one of the given words, or None if the key is missing."""
-        place = self.get(key)
-        if place is None:
-            return None
-        what = "one of " + ", ".join(words)
-        if place.text(what) not in words:
-            raise place.error(f"expected {what}, got {place.node.value!r}")
-        return str(place.node.value)
 
-    def whole(self, key: str, default: int, *, least: int, most: int | None = None) -> int:
-        """Return an integer from `least` to `most`, or `default` if the key is missing."""
-        place = self.get(key)
-        if place is None:
-            return default
-        value, reach = place.node.value, f"of at least {least}" if most is None else f"from {least} to {most}"
-        if not isinstance(value, int) or isinstance(value, bool):
-            raise place.expected(f"a whole number {reach}")
-        if value < least or (most is not None and value > most):
-            raise place.error(f"expected a whole number {reach}, got {place.node.text[:_SHOWN]}")
-        return value
+def _description(kind: Any, meta: msgspec.Meta) -> str:
+    """Return what a type expects, as text."""
+    if meta.description is not None:
+        return meta.description
+    if get_origin(kind) is Literal:
+        return "one of " + ", ".join(get_args(kind))
+    if kind not in {int, float}:
+        return _EXPECTED.get(kind, "a list of strings")
+    number = "a whole number" if kind is int else "a number"
+    if meta.gt is not None:
+        return f"{number} above {meta.gt}"
+    return f"{number} of at least {meta.ge}" if meta.le is None else f"{number} from {meta.ge} to {meta.le}"
 
-    def number(self, key: str, *, zero: bool = False) -> float | None:
-        """Return a finite number above 0, or None if the key is missing. With `zero`, 0 is allowed."""
-        place = self.get(key)
-        if place is None:
-            return None
-        value, reach = place.node.value, "of at least 0" if zero else "above 0"
-        if not isinstance(value, int | float) or isinstance(value, bool):
-            raise place.expected(f"a number {reach}")
-        if not math.isfinite(value) or value < 0 or (value == 0 and not zero):
-            raise place.error(f"expected a number {reach}, got {place.node.text[:_SHOWN]}")
-        return value
+
+def _received(node: Node, kind: Any) -> str:
+    """Return the type of a value as text, or the value itself if it has the right type and no secret can be there."""
+    value = node.value
+    if value == "":
+        return "an empty one"
+    if isinstance(value, str) and get_origin(kind) is Literal:
+        return repr(value)
+    if isinstance(value, str) and kind is bool and value.lower() in _OLD_FLAGS:
+        return f"{value!r}, which is only a string in YAML 1.2"
+    if isinstance(value, bool | int | float) and (kind in {str, Path} or get_origin(kind) is Literal):
+        return f"{_named(value)}; put it in quotes"
+    if isinstance(value, int if kind is int else int | float) and not isinstance(value, bool) and kind in {int, float}:
+        return node.text[:_SHOWN]
+    return _named(value)
+
+
+def _verbatim(value: ConfigValue) -> str:
+    """Return a string, number or boolean as written in the file. A missing value in a mapping is an empty string."""
+    if value.node.value is None and isinstance(value.path[-1], str):
+        return ""
+    if value.node.value is None or isinstance(value.node.value, dict | list):
+        raise value.expected("a string")
+    return value.node.text
 
 
 def read_yaml(file: Path) -> ConfigValue:
@@ -388,6 +403,8 @@ _NAMES: Final[dict[type, str]] = {
     list: "a list",
     type(None): "nothing",
 }
+_EXPECTED: Final[dict[Any, str]] = {bool: "true or false", str: "a string", Path: "a path"}
+_DEFAULT_BOUNDS: Final[dict[Any, msgspec.Meta]] = {int: msgspec.Meta(ge=1), float: msgspec.Meta(gt=0)}
 _OLD_FLAGS: Final = frozenset({"yes", "no", "on", "off", "y", "n"})
 _SHOWN: Final = 40
 _LONGEST_NUMBER: Final = 200

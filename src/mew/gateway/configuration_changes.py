@@ -12,8 +12,7 @@ from typing import Any, Final
 import msgspec
 
 from mew._internal.logging import log
-from mew.config.loader import GatewayConfig
-from mew.config.models import McpServerConfig, ParticipantConfig, SpaceConfig
+from mew.config.models import GatewayConfig, McpServerConfig, ParticipantConfig, SpaceConfig
 from mew.config.tokens import TokenFolder, TokenStore
 from mew.errors import MewError
 from mew.protocol import Administer

@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from mew._internal.files import SPACE_FOLDER
-from mew.config.loader import ConfigError, GatewayConfig
+from mew.config import ConfigError
+from mew.config.models import GatewayConfig
 from mew.protocol.errors import Unauthorized
 
 if TYPE_CHECKING:

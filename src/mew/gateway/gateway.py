@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
-from mew.config.loader import GatewayConfig, SpaceConfig, Timeouts
+from mew.config.models import GatewayConfig, SpaceConfig, Timeouts
 from mew.gateway.connections import Connections, OpenConnection, RefusalLog, TrustedProxies
 from mew.gateway.fanout.sinks import FileSink
 from mew.gateway.history_log import CapabilityDecisions, EnvelopeHistory, LineLog

@@ -13,7 +13,7 @@ import msgspec
 
 from mew._internal.files import FileLock, FileUnavailable, LockHeld
 from mew._internal.logging import log
-from mew.config.loader import SpaceConfig
+from mew.config.models import SpaceConfig
 from mew.errors import MewError
 from mew.gateway.metrics import DiskSpaceMonitor
 from mew.journal.layout import JournalFolder

@@ -1,6 +1,6 @@
 """The journal settings of a space, as one frozen struct."""
 
-from typing import Literal, TypeAlias
+from typing import Annotated, Final, Literal, TypeAlias
 
 import msgspec
 
@@ -8,6 +8,7 @@ from mew.journal.kafka.address import TopicUrl
 
 SyncMode: TypeAlias = Literal["always", "interval", "os"]
 ErrorPolicy: TypeAlias = Literal["stop", "continue"]
+MIN_SEGMENT_BYTES: Final = 64 * 2**10
 
 
 class JournalSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -19,7 +20,7 @@ class JournalSettings(msgspec.Struct, frozen=True, kw_only=True):
     """When records are synced to disk: `always`, before delivery; `interval:<ms>`, within this time; or `os`."""
     interval_ms: int = 50
     """How long frames may wait to be written. Control records never wait."""
-    segment_bytes: int = 64 * 2**20
+    segment_bytes: Annotated[int, msgspec.Meta(ge=MIN_SEGMENT_BYTES)] = 64 * 2**20
     """The size at which a log is sealed; at least 65536."""
     segment_seconds: float = 5
     """The age at which a log is sealed."""

@@ -3,7 +3,7 @@
 `mew.config` reads them from files.
 """
 
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import msgspec
 
@@ -80,7 +80,7 @@ class StreamSettings(msgspec.Struct, frozen=True, kw_only=True):
 
     on_owner_disconnect: OwnerPolicy = "transfer"
     """What happens to a stream when its owner leaves. `transfer`: the earliest writer that is present owns it."""
-    owner_grace_seconds: float = 60
+    owner_grace_seconds: Annotated[float, msgspec.Meta(ge=0)] = 60
     """How long an owner that left may return, in seconds."""
     validate: bool = False
     """Whether `stream/data` is validated against the schema of its format."""

@@ -25,7 +25,7 @@ from mew.gateway.configuration_changes import remember
 from mew.protocol import Administer, Identity
 
 if TYPE_CHECKING:
-    from mew.config.loader import SpaceConfig
+    from mew.config.models import SpaceConfig
     from mew.config.tokens import TokenStore
     from mew.gateway.gateway import Gateway
 

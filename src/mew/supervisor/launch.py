@@ -14,7 +14,7 @@ import msgspec
 
 from mew._internal.processes import MARK, mark_of
 from mew._internal.unix_sockets import VARIABLE, address_of, gateway_socket
-from mew.config.loader import McpServerConfig, ParticipantConfig, RestartPolicy, SpaceConfig
+from mew.config.models import McpServerConfig, ParticipantConfig, RestartPolicy, SpaceConfig
 from mew.config.served_folders import exposed
 from mew.config.tokens import environment_variable
 

@@ -16,7 +16,7 @@ from mew.errors import MewError
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from mew.config.loader import ParticipantConfig
+    from mew.config.models import ParticipantConfig
 
 
 StartedBy: TypeAlias = Literal["space up", "gateway start"]

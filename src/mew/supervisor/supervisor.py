@@ -17,7 +17,8 @@ from typing import Final, Self
 import msgspec
 
 from mew._internal.logging import log
-from mew.config.loader import ConfigError, SpaceConfig
+from mew.config import ConfigError
+from mew.config.models import SpaceConfig
 from mew.config.tokens import TokenStore
 from mew.errors import MewError
 from mew.gateway.configuration_changes import changes, known_before, known_now, remember

@@ -68,7 +68,7 @@ def test_one_whose_gateway_has_died_does_not_run(tmp_path: Path) -> None:
 
 
 def test_where_there_is_no_space_that_is_said(tmp_path: Path) -> None:
-    with pytest.raises(MewError, match=r"no space\.yaml here"):
+    with pytest.raises(MewError, match=r"no space\.yaml found"):
         find_space(tmp_path)
 
 

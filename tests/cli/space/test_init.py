@@ -14,7 +14,8 @@ import pytest
 
 import mew.templates
 from mew.cli import main
-from mew.config.loader import GatewayConfig, load
+from mew.config.loader import load
+from mew.config.models import GatewayConfig
 from tests.gateway.raw import running_from
 from tests.support.host_requirements import requires
 

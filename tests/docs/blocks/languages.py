@@ -14,7 +14,8 @@ from typing import Any, Final
 from ruamel.yaml import YAML
 from ruamel.yaml.error import YAMLError
 
-from mew.config.loader import _SECTIONS, load
+from mew.config.loader import load
+from mew.config.models import _SECTIONS
 from mew.errors import MewError
 from mew.protocol.envelope import parse
 from tests.docs.blocks import histories

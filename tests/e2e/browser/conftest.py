@@ -9,7 +9,7 @@ from typing import Final
 import pytest
 from playwright.sync_api import Browser, BrowserContext, expect, sync_playwright
 
-from mew.config.loader import Queues
+from mew.config.models import Queues
 from mew.journal.maintenance import MaintenanceClient
 from mew.protocol.settings import Limits
 from tests.e2e.browser.harness import (

@@ -104,8 +104,9 @@ def test_a_gateway_whose_broker_is_away_works_as_ever_and_everything_arrives_lat
         ({"kafka": {"to": "kafka://broker:9092/lab"}, "enabled": False}, "journal.enabled"),
     ],
 )
-def test_what_cannot_be_meant_is_named_by_its_place(tmp_path: Path, journal: dict[str, Any], error_text: str) -> None:
-    from mew.config.loader import ConfigError, load
+def test_what_cannot_be_meant_is_named_by_its_place(tmp_path: Path, journal: dict[str, Any], said: str) -> None:
+    from mew.config import ConfigError
+    from mew.config.loader import load
 
     with gateway(tmp_path, journal=journal):
         with pytest.raises(ConfigError, match=error_text) as refused:

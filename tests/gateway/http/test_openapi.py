@@ -21,7 +21,7 @@ from schemathesis.specs.openapi.checks import (
 )
 from starlette.routing import Route
 
-from mew.config.loader import Timeouts
+from mew.config.models import Timeouts
 from mew.gateway.http.app import HttpApi
 from mew.gateway.http.openapi import codes_by_status, document
 from mew.gateway.http.openapi_examples import EXPLAINED, MESSAGES, Example

@@ -8,7 +8,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, TypeVar
 
-from mew.config.loader import GatewayConfig, LoggingConfig, ParticipantConfig, SpaceConfig, Timeouts
+from mew.config.models import GatewayConfig, LoggingConfig, ParticipantConfig, SpaceConfig, Timeouts
 from mew.gateway.gateway import Gateway
 from mew.gateway.hub import Hub
 from mew.journal.settings import JournalSettings

@@ -11,7 +11,7 @@ from typing import Any, ClassVar, TypeVar
 
 import msgspec
 
-from mew.config.loader import LoggingConfig
+from mew.config.models import LoggingConfig
 from mew.gateway.fanout.sinks import SocketSink
 from mew.protocol import GATEWAY, HttpAnswer, JoinRequest, Poll, Post, ProtocolError, reject_connection
 from mew.protocol.envelope import Stamp

@@ -38,7 +38,7 @@ class RequestRefused(MewError):
 
 EXIT_CODES: Final[Mapping[str, int]] = {
     "mew.cli.common.errors.UsageError": USAGE_ERROR,
-    "mew.config.yaml_source.ConfigError": USAGE_ERROR,
+    "mew.config.ConfigError": USAGE_ERROR,
     "mew.agents.runner.BadAgent": USAGE_ERROR,
     "mew.bridge.settings.InvalidSettings": USAGE_ERROR,
     "mew.gateway.journaling.JournalLocked": USAGE_ERROR,

@@ -21,7 +21,7 @@ from mew.errors import MewError
 from mew.supervisor.state_file import ProcessTable, interactive_participants, read_pids
 
 if TYPE_CHECKING:
-    from mew.config.loader import GatewayConfig
+    from mew.config.models import GatewayConfig
 
 
 LOOKING = "mew-command"
@@ -93,7 +93,8 @@ def _http(url: str) -> str:
 
 def configured(directory: Path, file: Path | None = None) -> "tuple[Path, GatewayConfig]":
     """Return the path of a directory's space.yaml and its configuration."""
-    from mew.config.loader import find_config, load
+    from mew.config import find_config
+    from mew.config.loader import load
 
     found = find_config(directory) if file is None else file
     return found, load([found], environ=os.environ)
@@ -319,7 +320,7 @@ def _holder(door: GatewayClient) -> str:
 
 def _directory(reach: TargetOptions) -> SpaceDirectory | None:
     """Return the space of the directory; None if there is none here and a gateway was named."""
-    from mew.config.yaml_source import ConfigError
+    from mew.config import ConfigError
 
     try:
         return find_space(reach.space_dir)
@@ -395,7 +396,7 @@ def _seat(reach: TargetOptions, token: str | None, participant: str | None, usua
     address = reach.address
     if address is not None and token is not None:
         return JoinTarget(url=address, space=reach.space_id, token=token, participant=participant)
-    from mew.config.yaml_source import ConfigError
+    from mew.config import ConfigError
 
     try:
         place = find_space(reach.space_dir)

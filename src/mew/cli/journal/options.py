@@ -95,7 +95,8 @@ def folder_of(place: JournalLocation) -> JournalFolder:
     root, space = place.journal, place.space
     if root is None:
         # Import the configuration loader only if it is needed: it is slow.
-        from mew.config.loader import find_config, load
+        from mew.config import find_config
+        from mew.config.loader import load
         from mew.gateway.journaling import journal_root
 
         configured = load([find_config(Path.cwd())], environ=os.environ).spaces[0]

@@ -81,7 +81,8 @@ def _places(place: LakeLocation) -> tuple[Path, Path]:
         journal = place.lake.with_name(_JOURNAL.name)
     if journal is None:
         # Import the configuration loader only if it is needed: it is slow.
-        from mew.config.loader import find_config, load
+        from mew.config import find_config
+        from mew.config.loader import load
         from mew.gateway.journaling import journal_root
 
         journal = journal_root(load([find_config(Path.cwd())], environ=os.environ).spaces[0])

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from mew.cli.common.errors import UsageError
+from mew.config import config_file
 from mew.pipeline.settings import BadSetting, PipelineSettings
 
 if TYPE_CHECKING:
@@ -16,16 +17,14 @@ if TYPE_CHECKING:
     from mew.pipeline.landing.landing import Ingest, IngestResult
 
 
-_FILES = (Path(".mew") / "space.yaml", Path("space.yaml"))
-
-
 def settings_here() -> PipelineSettings:
     """Return the pipeline settings in the space.yaml of the directory; without one, defaults for this machine."""
-    if not any(file.is_file() for file in _FILES):
+    file = config_file(Path.cwd())
+    if file is None:
         return PipelineSettings()
-    from mew.config.loader import find_config, load
+    from mew.config.loader import load
 
-    space = load([find_config(Path.cwd())], environ=os.environ).spaces[0]
+    space = load([file], environ=os.environ).spaces[0]
     return read(space.pipeline, space.file)
 
 

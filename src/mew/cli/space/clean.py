@@ -72,7 +72,8 @@ def _found(directory: Path, wanted: CleanOptions) -> Iterator[Path]:
 
 def _logs(directory: Path) -> Iterator[Path]:
     """Yield the logs of the gateway and of its participants; without a configuration, only the gateway's."""
-    from mew.config.loader import find_config, load
+    from mew.config import find_config
+    from mew.config.loader import load
 
     yield directory / "logs" / "gateway.log"
     try:

@@ -19,6 +19,7 @@ from cyclopts import App, Parameter
 from mew.cli.common.errors import INTERRUPTED, CommandFailed, UsageError
 from mew.cli.space import processes
 from mew.cli.space.render import LogLines, as_json, readable, show_spaces, show_status, show_up, status_of
+from mew.config import config_file, find_config
 from mew.supervisor.state_file import ProcessTable, pids_file, read_pids
 
 app = App(name="space", help="Start, stop and inspect the space of a directory.", help_epilogue="")
@@ -343,19 +344,15 @@ def require_directory(directory: Path) -> None:
 
 
 def _is_space(directory: Path) -> bool:
-    places = (directory / ".mew" / "space.yaml", directory / "space.yaml", pids_file(directory))
-    return any(place.is_file() for place in places)
+    return config_file(directory) is not None or pids_file(directory).is_file()
 
 
 def _config_file(directory: Path, asked: Path | None) -> Path:
     """Return the space.yaml. A given path is relative to the space directory, else to the current directory."""
     if asked is None:
-        places = (directory / ".mew" / "space.yaml", directory / "space.yaml")
-    else:
-        places = (directory / asked, asked.absolute())
+        return find_config(directory)
+    places = (directory / asked, asked.absolute())
     for place in places:
         if place.is_file():
             return place
-    looked = " and ".join(dict.fromkeys(map(str, places)))
-    hint = "" if asked is not None else "; create a space with `mew init`"
-    raise UsageError(f"no space.yaml found: looked for {looked}{hint}")
+    raise UsageError(f"no such file: looked for {' and '.join(dict.fromkeys(map(str, places)))}")

@@ -15,8 +15,9 @@ from cyclopts import App, Parameter
 
 from mew import __version__
 from mew._internal.logging import configure_logging, log
-from mew.cli.space.processes import StatusPipe, stop_processes
-from mew.config.loader import GatewayConfig, find_config, load
+from mew.config import find_config
+from mew.config.loader import load
+from mew.config.models import GatewayConfig
 from mew.config.tokens import TokenStore
 from mew.gateway.exposure import require_safe, warnings_of
 from mew.gateway.gateway import Gateway

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 from cyclopts import Parameter
 
 from mew.cli.common.errors import CommandFailed, UsageError
+from mew.config import config_file
 
 if TYPE_CHECKING:
     from mew.cli.space.templates import Template, Variable
@@ -111,10 +112,10 @@ def init(
 
 
 def _make(name: str | None, said: TemplateAnswers, *, force: bool, as_json: bool) -> int:
-    from mew.cli.space.templates import USUAL, existing, find_template, make, resolve, write
+    from mew.cli.space.templates import USUAL, find_template, make, resolve, write
 
     directory, values = Path.cwd(), said.values()
-    there = existing(directory)
+    there = config_file(directory)
     if there is not None and not force:
         raise CommandFailed(
             f"this directory already has a space, {there}: start it with `mew up`, or replace it with `init --force`"

@@ -19,7 +19,7 @@ from mew.config.served_folders import find_mew, served_folders, unchecked
 from mew.protocol.ids import is_space_id
 
 if TYPE_CHECKING:
-    from mew.config.loader import SpaceConfig
+    from mew.config.models import SpaceConfig
 
 
 TEMPLATE: Final = "template.json"
@@ -317,7 +317,8 @@ def _served(space: "SpaceConfig") -> Iterator[str]:
 
 def _checked(text: str, template: Template) -> "tuple[SpaceConfig, tuple[str, ...]]":
     """Load the space as the gateway does. Returns it and its warnings. Raises `CommandFailed`."""
-    from mew.config.loader import ConfigError, load
+    from mew.config import ConfigError
+    from mew.config.loader import load
 
     with tempfile.TemporaryDirectory() as scratch:
         file = Path(scratch) / FOLDER / SPACE
@@ -335,12 +336,6 @@ def _checked(text: str, template: Template) -> "tuple[SpaceConfig, tuple[str, ..
 def _placed(sentence: str, file: Path) -> str:
     """Replace the temporary path in a message by the path that the user will see."""
     return sentence.replace(str(file), f"{FOLDER}/{SPACE}")
-
-
-def existing(directory: Path) -> Path | None:
-    """Return the existing space.yaml, or None."""
-    places = (directory / FOLDER / SPACE, directory / SPACE)
-    return next((place for place in places if place.exists()), None)
 
 
 def write(template: Template, made: CreatedSpace, directory: Path) -> None:

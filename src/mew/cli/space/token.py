@@ -16,7 +16,7 @@ from mew.config.tokens import TokenFolder, TokenStore, environment_variable
 from mew.supervisor.control_socket import ask_gateway, reload_tokens
 
 if TYPE_CHECKING:
-    from mew.config.loader import SpaceConfig
+    from mew.config.models import SpaceConfig
 
 
 app = App(name="token", help="Create, list, rotate and revoke the tokens of a space.", help_epilogue="")
