@@ -14,7 +14,7 @@ import pytest
 
 from mew._internal.processes import process_start_id
 from mew.cli.common.errors import Unreachable, exit_code_of
-from mew.cli.common.target import ParticipantUnclear, find_space, observer_token, resolve_participant, token_of
+from mew.cli.common.target import UsageError, find_space, observer_token, resolve_participant, token_of
 from mew.errors import MewError
 from mew.supervisor.control_socket import ControlUnavailable
 from mew.supervisor.state_file import ProcessTable, write_pids
@@ -83,9 +83,9 @@ def test_a_token_is_the_environments_else_the_files_else_the_configurations(
     assert token_of(place, "alice") == "kept"
     monkeypatch.setenv("MEW_TOKEN_ALICE", "given")
     assert token_of(place, "alice") == "given"
-    with pytest.raises(ParticipantUnclear, match="'bob' has no token yet: create one with `mew token create bob`"):
+    with pytest.raises(UsageError, match="'bob' has no token yet: create one with `mew token create bob`"):
         token_of(place, "bob")
-    with pytest.raises(ParticipantUnclear, match="'zoe' has no token in space 'lab'; its participants are: alice, bob"):
+    with pytest.raises(UsageError, match="'zoe' has no token in space 'lab'; its participants are: alice, bob"):
         token_of(place, "zoe")
 
 
@@ -112,7 +112,7 @@ def test_one_speaks_as_asked_else_as_the_default_else_as_the_only_person(
     ],
 )
 def test_where_it_is_not_clear_as_whom_that_is_asked(tmp_path: Path, participants: dict[str, Any], choice: str) -> None:
-    with pytest.raises(ParticipantUnclear, match=rf"{choice}\. Choose one with --participant"):
+    with pytest.raises(UsageError, match=rf"{choice}\. Choose one with --participant"):
         resolve_participant(find_space(space(tmp_path, participants)), None)
 
 

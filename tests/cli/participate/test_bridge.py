@@ -10,14 +10,8 @@ import pytest
 import mew
 from mew.bridge import BridgeTimeouts, HttpServer, StdioServer
 from mew.cli import main
-from mew.cli.common.target import JoinTarget
-from mew.cli.participate.bridge import (
-    McpServerOptions,
-    RestartOptions,
-    bridge_settings,
-    mcp_server_of,
-    timeouts_of,
-)
+from mew.cli.common.target import GatewayTarget
+from mew.cli.participate.bridge import McpServerOptions, Trying, bridge_at, patience_with, stdio_server
 from tests.bridge.harness import odd
 from tests.cli.live_gateway import alone, at_work, lab, token_of, url_of
 from tests.client.harness import played
@@ -50,38 +44,14 @@ def test_options_become_the_settings_of_the_bridge(monkeypatch: pytest.MonkeyPat
     assert mcp_server_of(server, ()) == StdioServer(
         command=("run", "-y", "a b", ""), env={"MORE": "a=b", "LESS": ""}, cwd=Path("inner")
     )
-    assert mcp_server_of(McpServerOptions(mcp_command="run"), ()) == StdioServer(command=("run",))
-    assert mcp_server_of(McpServerOptions(mcp_env="A=1"), ("run", "a,b", "--fast")) == StdioServer(
-        command=("run", "a,b", "--fast"), env={"A": "1"}
-    )
-    monkeypatch.setenv("KEY", "k")
-    over_http = McpServerOptions(http="https://h/mcp", header_env=("X-Key=KEY",))
-    assert mcp_server_of(over_http, ()) == HttpServer(url="https://h/mcp", headers={"X-Key": "k"})
-    restarts = RestartOptions(init_timeout=1500, call_timeout=2500, max_reconnects=7, restart_window=4000)
-    assert timeouts_of(restarts) == BridgeTimeouts(initialize=1.5, call=2.5, restarts=7, window=4)
-    assert timeouts_of(RestartOptions(reconnect=("False",), max_reconnects=7)).restarts == 0
-    assert timeouts_of(RestartOptions()) == BridgeTimeouts()
-    target = JoinTarget(url="ws://localhost", space="lab", token="secret", participant="tools")
-    settings = bridge_settings(target, mcp_server_of(server, ()), BridgeTimeouts())
-    assert (settings.url, settings.space, settings.token, settings.participant) == (
-        "ws://localhost",
-        "lab",
-        "secret",
-        "tools",
-    )
-    assert "secret" not in repr(target) + repr(settings)
-
-
-def test_the_token_can_be_in_another_variable(
-    gateway: Running, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    alone(tmp_path, monkeypatch)
-    monkeypatch.setenv("OTHER", "not a token of this space")
-    target = ["bridge", "start", "-l", "error", "-g", url_of(gateway), "--token-env"]
-    program = ["--", *odd("plain").command]
-    assert main([*target, "OTHER", *program]) == 4
-    assert main([*target, "NONE", *program]) == 2
-    assert "the environment variable NONE does not contain a token" in capsys.readouterr().err
+    assert stdio_server(McpServerOptions(mcp_command="run")) == StdioServer(command=("run",))
+    assert patience_with(Trying(init_timeout=1500, max_reconnects=7)) == BridgeTimeouts(initialize=1.5, restarts=7)
+    assert patience_with(Trying(reconnect=("False",), max_reconnects=7)).restarts == 0
+    assert patience_with(Trying()) == BridgeTimeouts()
+    at = GatewayTarget(url="ws://localhost", space="lab", token="secret", participant="tools")
+    made = bridge_at(at, stdio_server(server), BridgeTimeouts())
+    assert (made.url, made.space, made.token, made.participant) == ("ws://localhost", "lab", "secret", "tools")
+    assert "secret" not in repr(at) + repr(made)
 
 
 @pytest.mark.parametrize(

@@ -17,6 +17,7 @@ from cyclopts import Parameter
 from mew._internal.unix_sockets import VARIABLE, address_of, gateway_socket, path_of
 from mew.cli.common.errors import Unreachable, UsageError
 from mew.cli.common.http_client import SCHEMES, GatewayClient
+from mew.config import ConfigError, find_config
 from mew.errors import MewError
 from mew.supervisor.state_file import ProcessTable, interactive_participants, read_pids
 
@@ -24,12 +25,10 @@ if TYPE_CHECKING:
     from mew.config.models import GatewayConfig
 
 
-LOOKING = "mew-command"
+OBSERVER: Final = "mew-command"
 """Name of the observer that read-only commands use."""
-
-
-class ParticipantUnclear(UsageError):
-    """The participant to use is ambiguous, or it has no token here."""
+ANONYMOUS: Final = "mew-command"
+"""Name of a participant that joins without a token, if the user gives none."""
 
 
 class SpaceDirectory(msgspec.Struct, frozen=True, kw_only=True):
@@ -93,85 +92,78 @@ def _http(url: str) -> str:
 
 def configured(directory: Path, file: Path | None = None) -> "tuple[Path, GatewayConfig]":
     """Return the path of a directory's space.yaml and its configuration."""
-    from mew.config import find_config
     from mew.config.loader import load
 
-    found = find_config(directory) if file is None else file
-    return found, load([found], environ=os.environ)
+    path = find_config(directory) if file is None else file
+    return path, load([path], environ=os.environ)
 
 
-def token_of(here: SpaceDirectory, participant: str) -> str:
-    """Return a participant's token: from the environment, else its file, else space.yaml.
-
-    Raises `ParticipantUnclear`.
-    """
+def token_of(place: SpaceDirectory, participant: str) -> str:
+    """Return a participant's token: from the environment, else its file, else space.yaml. Raises `UsageError`."""
     from mew.config.tokens import TokenFolder, environment_variable
 
-    if token := os.environ.get(environment_variable(participant), "").strip():
+    variable = os.environ.get(environment_variable(participant), "").strip()
+    if (token := variable or TokenFolder(place.directory).kept(participant)) is not None:
         return token
-    if (kept := TokenFolder(here.directory).kept(participant)) is not None:
-        return kept
-    _, config = configured(here.directory, here.config_file)
-    written = config.spaces[0].participants.get(participant)
-    if written is None:
+    _, config = configured(place.directory, place.config_file)
+    configuration = config.spaces[0].participants.get(participant)
+    if configuration is None:
         names = ", ".join(config.spaces[0].participants) or "none"
-        raise ParticipantUnclear(
-            f"{participant!r} has no token in space {here.space_id!r}; its participants are: {names}"
-        )
-    if not written.tokens:
-        raise ParticipantUnclear(f"{participant!r} has no token yet: create one with `mew token create {participant}`")
-    return written.tokens[0]
+        raise UsageError(f"{participant!r} has no token in space {place.space_id!r}; its participants are: {names}")
+    if not configuration.tokens:
+        raise UsageError(f"{participant!r} has no token yet: create one with `mew token create {participant}`")
+    return configuration.tokens[0]
 
 
-def observer_token(here: SpaceDirectory, name: str = LOOKING) -> str:
+def observer_token(place: SpaceDirectory, name: str = OBSERVER) -> str:
     """Return the token of an observer, created if missing. A running gateway then reloads its tokens."""
     from mew.config.tokens import TokenFolder
 
-    folder = TokenFolder(here.directory)
-    if (kept := folder.kept(name, observer=True)) is not None:
-        return kept
+    folder = TokenFolder(place.directory)
+    if (token := folder.kept(name, observer=True)) is not None:
+        return token
     token = folder.obtain(name, observer=True)
-    if here.running:
+    if place.running:
         from mew.supervisor.control_socket import reload_tokens
 
         try:
-            reload_tokens(here.directory)
+            reload_tokens(place.directory)
         except MewError:
             folder.remove(name, observer=True)  # otherwise the next caller would use an unknown token
             raise
     return token
 
 
-def resolve_participant(here: SpaceDirectory, asked: str | None) -> str:
+def resolve_participant(place: SpaceDirectory, participant: str | None) -> str:
     """Return the participant to use: as requested, `space.default_participant`, the only person, or the user's choice.
 
-    With several people, it asks at the terminal. Raises `ParticipantUnclear` if there is no terminal or no answer.
+    With several people, it asks at the terminal. Raises `UsageError` if there is no terminal or no answer.
     """
-    if asked is not None:
-        return asked
-    pids = read_pids(here.directory) if here.running else None
+    if participant is not None:
+        return participant
+    pids = read_pids(place.directory) if place.running else None
     if pids is not None:
-        default, found = pids.default_participant, pids.people
+        default, names = pids.default_participant, pids.people
     else:
-        _, config = configured(here.directory, here.config_file)
-        default, found = config.spaces[0].default_participant, interactive_participants(config.spaces[0].participants)
+        _, config = configured(place.directory, place.config_file)
+        default, names = config.spaces[0].default_participant, interactive_participants(config.spaces[0].participants)
     if default is not None:
         return default
-    if len(found) == 1:
-        return found[0]
-    if found and sys.stdin.isatty() and sys.stderr.isatty():
-        return _answered(found)
-    choice = f"several participants can be used here: {', '.join(found)}" if found else "no participant was given"
-    raise ParticipantUnclear(f"{choice}. Choose one with --participant, or set space.default_participant in space.yaml")
+    if len(names) == 1:
+        return names[0]
+    if names and sys.stdin.isatty() and sys.stderr.isatty():
+        return _prompt_for_participant(names)
+    choice = f"several participants can be used here: {', '.join(names)}" if names else "no participant was given"
+    raise UsageError(f"{choice}. Choose one with --participant, or set space.default_participant in space.yaml")
 
 
-def _answered(names: tuple[str, ...]) -> str:
+def _prompt_for_participant(names: tuple[str, ...]) -> str:
     """Ask at the terminal which participant to use."""
     while True:
         print(f"Which participant? ({', '.join(names)}) ", end="", file=sys.stderr, flush=True)
         line = sys.stdin.readline()
         if not line:
-            raise ParticipantUnclear("no participant was chosen: standard input ended")
+            raise UsageError("no participant was chosen: standard input ended")
         if line.strip() in names:
             return line.strip()
 
@@ -235,14 +227,22 @@ DIRECTORY: Final = TargetOptions()
 """The space of the current directory."""
 
 
-class GatewayTarget(msgspec.Struct, frozen=True):
-    """A gateway's address, the space in it, and a token for it."""
+class GatewayTarget(msgspec.Struct, frozen=True, kw_only=True):
+    """A gateway's address, a space in it, and the token and participant to use. Without a token, an anonymous one."""
 
     url: str
-    space: str | None
-    token: str
+    space: str | None = None
+    token: str | None = None
+    participant: str | None = None
 
-    def door(self) -> GatewayClient:
+    def __repr__(self) -> str:
+        return f"<GatewayTarget at {self.url}>"
+
+    def __rich_repr__(self) -> Any:
+        """Return nothing: the version of msgspec would show the token."""
+        return iter(())
+
+    def client(self) -> GatewayClient:
         """Return an HTTP client for the gateway."""
         return GatewayClient(self.url, self.token, self.space)
 
@@ -255,171 +255,99 @@ class GatewayTarget(msgspec.Struct, frozen=True):
         return f"{'wss' if SCHEMES.get(scheme) == 'https' else 'ws'}://{rest}"
 
 
-def participant_client(reach: TargetOptions, asked: str | None) -> tuple[GatewayClient, str]:
-    """Return an HTTP client for the gateway, and the participant to use. Raises `UsageError`."""
-    given, own = reach.token(), os.environ.get(PARTICIPANT) or None
-    by_name = asked is None or asked == own or reach.token_env is not None
-    place = _directory(reach) if given is None or not by_name or reach.address is None else None
-    if place is not None and given is not None and by_name:
-        door = GatewayClient(place.local, given, _space_of(reach, place))
-        return door, asked or own or _holder(door)
+def participant_target(
+    options: TargetOptions, participant: str | None, *, token: str | None = None, usual: tuple[str, ...] = ()
+) -> GatewayTarget:
+    """Return gateway, space and token for a participant: from options, else the environment, else the directory.
+
+    Without a participant or a token, it tries the names in `usual`. Raises `UsageError` or `Unreachable`.
+    """
+    own = (os.environ.get(PARTICIPANT) or None) if options.space_dir is None else None
+    if token is None and (participant in (None, own) or options.token_env is not None):
+        token = options.token()
+    participant, address = participant or own, options.address
+    if address is not None:
+        GatewayClient(address, None)  # raises `UsageError` for an invalid address
+        if token is not None:
+            return GatewayTarget(url=address, space=options.space_id, token=token, participant=participant)
+    place = _directory(options)
     if place is None:
-        if given is None or reach.address is None:
-            raise UsageError(f"no token: set {TOKEN}, or give the directory of a space with --space-dir")
-        door = GatewayClient(reach.address, given, reach.space_id)
-        return door, asked or own or _holder(door)
-    participant = resolve_participant(place, asked)
-    token = _token_of(place, participant, named=reach.address is not None)
-    return GatewayClient(reach.address or place.local, token, _space_of(reach, place)), participant
+        name = participant or (usual[0] if usual else ANONYMOUS)
+        return GatewayTarget(url=str(address), space=options.space_id, participant=name)
+    url = address or place.require_running().local
+    if token is None:
+        participant = participant or _usual(place, usual) or resolve_participant(place, None)
+        token = token_of(place, participant)
+    return GatewayTarget(url=url, space=options.space_id or place.space_id, token=token, participant=participant)
 
 
-def observer_target(reach: TargetOptions) -> GatewayTarget:
-    """Return address and token for a read-only command. Creates an observer token if the directory has none."""
-    given = reach.token()
-    place = None if reach.token_env is not None else _directory(reach)
+def participant_client(options: TargetOptions, participant: str | None) -> tuple[GatewayClient, str]:
+    """Return an HTTP client for the gateway, and the participant to use. Raises `UsageError` or `Unreachable`."""
+    target = participant_target(options, participant)
+    token = target.token or options.token()
+    if token is None:
+        raise UsageError(f"no token: set {TOKEN}, or give the directory of a space with --space-dir")
+    client = GatewayClient(target.url, token, target.space)
+    return client, target.participant or _holder(client)
+
+
+def observer_target(options: TargetOptions) -> GatewayTarget:
+    """Return gateway, space and token for a read-only command. Creates an observer token if the directory has none."""
+    token = options.token()
+    place = None if options.token_env is not None else _directory(options)
     if place is not None:
         # Check this first: do not create a token if the gateway does not run.
-        address = reach.address or place.require_running().local
-        return GatewayTarget(address, _space_of(reach, place), observer_token(place))
-    if given is None:
+        url = options.address or place.require_running().local
+        return GatewayTarget(url=url, space=options.space_id or place.space_id, token=observer_token(place))
+    if token is None:
         raise UsageError(
             f"no token: set {TOKEN} to an observer token, or give the directory of a space with --space-dir"
         )
-    return GatewayTarget(reach.address or find_space(reach.space_dir).local, reach.space_id, given)
+    url = options.address or find_space(options.space_dir).local
+    return GatewayTarget(url=url, space=options.space_id, token=token)
 
 
-def look_by_socket(reach: TargetOptions) -> GatewayTarget:
-    """Same as `look`, for a WebSocket. Rejects a participant's token: it would take over that connection."""
-    way = observer_target(reach)
-    with way.door() as door:
-        you = door.ask("GET", "/participants", space=way.space).get("you") or {}
-    if not you.get("observer"):
-        name = you.get("id")
+def observer_socket_target(options: TargetOptions) -> GatewayTarget:
+    """Same as `observer_target`, for a WebSocket. Rejects a participant's token: it would take over that connection."""
+    target = observer_target(options)
+    with target.client() as client:
+        holder = client.ask("GET", "/participants", space=target.space).get("you") or {}
+    if not holder.get("observer"):
+        name = holder.get("id")
         raise UsageError(
             f"the token belongs to participant {name}, whose connection it would take over: "
             "create an observer token with `mew token create looking --observer`"
         )
-    return way
+    return target
 
 
-def _token_of(place: SpaceDirectory, participant: str, *, named: bool) -> str:
-    """Return the participant's token. If there is none because the space never ran, the error says that first."""
-    try:
-        return token_of(place, participant)
-    except ParticipantUnclear:
-        if not named:
-            place.require_running()
-        raise
-
-
-def _holder(door: GatewayClient) -> str:
+def _holder(client: GatewayClient) -> str:
     """Return the participant that the token belongs to, according to the gateway."""
-    with door:
-        return str(door.ask("GET", "/participants", space=door.space)["you"]["id"])
+    with client:
+        return str(client.ask("GET", "/participants", space=client.space)["you"]["id"])
 
 
-def _directory(reach: TargetOptions) -> SpaceDirectory | None:
+def _directory(options: TargetOptions) -> SpaceDirectory | None:
     """Return the space of the directory; None if there is none here and a gateway was named."""
-    from mew.config import ConfigError
-
     try:
-        return find_space(reach.space_dir)
+        return find_space(options.space_dir)
     except ConfigError:
-        if reach.address is None:
+        if options.address is None:
             raise
         return None
 
 
-def _space_of(reach: TargetOptions, place: SpaceDirectory) -> str:
-    return reach.space or place.space_id
+def _usual(place: SpaceDirectory, names: tuple[str, ...]) -> str | None:
+    """Return the first of the names that the space has; else the first one, so that the error names it."""
+    if not names:
+        return None
+    participants = configured(place.directory)[1].spaces[0].participants
+    return next((name for name in names if name in participants), names[0])
 
-
-_ANONYMOUS: Final = "mew-command"
 
 LogLevel = Literal["debug", "info", "warning", "error"]
 Token = Annotated[str | None, Parameter(alias="-t")]
 Participant = Annotated[str | None, Parameter(name=("--participant", "--participant-id"), alias="-p")]
-
-
-@Parameter(name="*")
-@dataclass(frozen=True)
-class JoinOptions:
-    """Which space.
-
-    Parameters
-    ----------
-    gateway
-        The address of the gateway, such as ws://localhost:8080; by default MEW_SOCKET or MEW_GATEWAY, else the gateway
-        of the directory.
-    space
-        The id of the space; by default MEW_SPACE, else the first space of the gateway.
-    space_dir
-        The directory of the space; by default the current directory.
-    """
-
-    gateway: Annotated[str | None, Parameter(alias="-g")] = None
-    space: Annotated[str | None, Parameter(alias="-s")] = None
-    space_dir: Annotated[Path | None, Parameter(alias="-d")] = None
-
-
-HERE: Final = JoinOptions()
-
-
-class JoinTarget(msgspec.Struct, frozen=True, kw_only=True):
-    """A participant's connection settings: gateway, space and credentials."""
-
-    url: str
-    space: str | None = None
-    token: str | None = None
-    participant: str | None = None
-
-    def __repr__(self) -> str:
-        return f"<JoinTarget at {self.url}>"
-
-    def __rich_repr__(self) -> Any:
-        """Return nothing: the version of msgspec would show the token."""
-        return iter(())
-
-
-def seat(where: JoinOptions, token: str | None, participant: str | None, usual: tuple[str, ...] = ()) -> JoinTarget:
-    """Return the settings for a token or a participant id. Without either, try the names in `usual`."""
-    reach = TargetOptions(where.space_dir, where.gateway, where.space)
-    own = (os.environ.get(PARTICIPANT) or None) if where.space_dir is None else None
-    if token is None and participant in (None, own):
-        token = reach.token()
-    found = _seat(reach, token, participant or own, usual)
-    GatewayClient(found.url, None)  # raises `BadAddress` for an invalid address
-    return found
-
-
-def _seat(reach: TargetOptions, token: str | None, participant: str | None, usual: tuple[str, ...]) -> JoinTarget:
-    address = reach.address
-    if address is not None and token is not None:
-        return JoinTarget(url=address, space=reach.space_id, token=token, participant=participant)
-    from mew.config import ConfigError
-
-    try:
-        place = find_space(reach.space_dir)
-    except ConfigError:
-        if address is None:
-            raise
-        name = participant or (usual[0] if usual else _ANONYMOUS)
-        return JoinTarget(url=address, space=reach.space_id, participant=name)
-    url = address or place.require_running().local
-    if token is None:
-        name = participant or _usual(reach, usual) or resolve_participant(place, None)
-        token, participant = token_of(place, name), name
-    return JoinTarget(url=url, space=reach.space_id or place.space_id, token=token, participant=participant)
-
-
-def _usual(reach: TargetOptions, usual: tuple[str, ...]) -> str | None:
-    """Return the first usual name that the space has; else the first one, so that the error names it."""
-    if not usual:
-        return None
-
-    directory = (Path.cwd() if reach.space_dir is None else reach.space_dir).absolute()
-    known = configured(directory)[1].spaces[0].participants
-    return next((name for name in usual if name in known), usual[0])
 
 
 def log_to_standard_error(level: LogLevel) -> None:

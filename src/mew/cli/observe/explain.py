@@ -29,7 +29,7 @@ def explain(
     *,
     offline: _Flag = False,
     check: _Flag = False,
-    reach: TargetOptions = DIRECTORY,
+    options: TargetOptions = DIRECTORY,
     json: _Flag = False,
 ) -> int:
     """Check whether a participant may send a message, and why.
@@ -53,7 +53,7 @@ def explain(
     """
     asked = None if envelope is None else _asked(envelope)
     with ExitStack() as stack:
-        knowing = _knowing(reach, stack, offline=offline)
+        knowing = _knowing(options, stack, offline=offline)
         return _explain(knowing, participant, asked, check=check, json=json)
 
 
@@ -93,14 +93,14 @@ class _Knowing(Protocol):
 
 
 class _Gateway:
-    def __init__(self, door: GatewayClient) -> None:
-        self._door = door
+    def __init__(self, client: GatewayClient) -> None:
+        self._client = client
 
     def actions(self, participant: str) -> dict[str, Any]:
-        return dict(self._door.ask("GET", _path(participant), space=self._door.space))
+        return dict(self._client.ask("GET", _path(participant), space=self._client.space))
 
     def explain(self, participant: str, message: bytes) -> dict[str, Any]:
-        return dict(self._door.ask("POST", _path(participant), message, space=self._door.space))
+        return dict(self._client.ask("POST", _path(participant), message, space=self._client.space))
 
 
 def _path(participant: str) -> str:
@@ -110,11 +110,11 @@ def _path(participant: str) -> str:
 class _Configuration:
     """Answers for a new space with this configuration."""
 
-    def __init__(self, reach: TargetOptions) -> None:
+    def __init__(self, options: TargetOptions) -> None:
         from mew.cli.common.target import configured, find_space
         from mew.protocol import SpaceCore, Start
 
-        place = find_space(reach.space_dir)
+        place = find_space(options.space_dir)
         _, config = configured(place.directory, place.config_file)
         self._now = int(time.time() * 1_000_000)
         self._space = SpaceCore(config.spaces[0].settings, _NoTokens())
@@ -151,17 +151,17 @@ class _NoTokens:
         raise AssertionError
 
 
-def _knowing(reach: TargetOptions, stack: ExitStack, *, offline: bool) -> _Knowing:
+def _knowing(options: TargetOptions, stack: ExitStack, *, offline: bool) -> _Knowing:
     if offline:
-        return _Configuration(reach)
+        return _Configuration(options)
     try:
-        door = stack.enter_context(observer_target(reach).door())
-        door.ask("GET", "/health")
+        client = stack.enter_context(observer_target(options).client())
+        client.ask("GET", "/health")
     except Unreachable:
-        if reach.address is not None:
+        if options.address is not None:
             raise
-        return _Configuration(reach)
-    return _Gateway(door)
+        return _Configuration(options)
+    return _Gateway(client)
 
 
 def _answer(knowing: _Knowing, participant: str, asked: str | bytes) -> dict[str, Any]:

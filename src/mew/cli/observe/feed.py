@@ -128,9 +128,9 @@ _record: Final = msgspec.json.Decoder(_Record)
 class JournalHistory:
     """The journal of a space, over the HTTP API."""
 
-    def __init__(self, door: GatewayClient, space: str | None, *, control: bool) -> None:
+    def __init__(self, client: GatewayClient, space: str | None, *, control: bool) -> None:
         """Query the bounds of the journal. `control` excludes all stream data."""
-        self._door = door
+        self._client = client
         self.path = f"/spaces/{space or 'default'}/journal"
         self.control = int(control)
         end = self._page(END, 1)
@@ -140,7 +140,7 @@ class JournalHistory:
 
     def _page(self, start: int, limit: int, *, control: int | None = None) -> _Page:
         query = {"from": start, "limit": limit, "control": self.control if control is None else control}
-        page: _Page = self._door.ask("GET", self.path, form=_Page, **query)
+        page: _Page = self._client.ask("GET", self.path, form=_Page, **query)
         return page
 
     def since(self, start: int, end: int | None = None, *, control: int | None = None) -> Iterator[FeedEvent]:
@@ -220,16 +220,16 @@ class EventFeed:
             self._things.put(error)
 
 
-def from_journal(way: GatewayTarget, past: JournalHistory) -> EventFeed:
+def from_journal(target: GatewayTarget, past: JournalHistory) -> EventFeed:
     """Follow the journal from the end of `past`. After a disconnect, resume after the last received record."""
 
     def read(following: EventFeed) -> None:
         position, backoff = past.after - 1, Backoff(RETRY_SECONDS, LONGEST_RETRY_SECONDS)
         while True:
             try:
-                with way.door() as door:
-                    for data in door.events(past.path, control=past.control, **{"from": position + 1}):
-                        if backoff.tries:
+                with target.client() as client:
+                    for data in client.events(past.path, control=past.control, **{"from": position + 1}):
+                        if wait > SHORTEST:
                             following.put(FeedNotice("the gateway answers again"))
                             backoff.reset()
                         if data:
@@ -244,18 +244,18 @@ def from_journal(way: GatewayTarget, past: JournalHistory) -> EventFeed:
     return EventFeed(read)
 
 
-def from_socket(way: GatewayTarget) -> EventFeed:
+def from_socket(target: GatewayTarget) -> EventFeed:
     """Follow the space from now on, over an observer's WebSocket."""
 
     def read(following: EventFeed) -> None:
         import asyncio
 
-        asyncio.run(_watch(way, following))
+        asyncio.run(_watch(target, following))
 
     return EventFeed(read)
 
 
-async def _watch(way: GatewayTarget, following: EventFeed) -> None:
+async def _watch(target: GatewayTarget, following: EventFeed) -> None:
     from mew.client import connect
     from mew.client.frames import Frame
     from mew.protocol.timestamps import rfc3339
@@ -264,8 +264,8 @@ async def _watch(way: GatewayTarget, following: EventFeed) -> None:
         following.put(FeedNotice(f"{count} messages were lost: they arrived faster than they were shown"))
 
     options: dict[str, Any] = {"on_reconnected": lambda _: following.put(FeedNotice("reconnected after a disconnect"))}
-    async with connect(way.socket_url, space=way.space, token=way.token, **options) as space:
-        async for message in space.messages(on_overflow=missed):
+    async with connect(target.socket_url, space=target.space, token=target.token, **options) as space:
+        async for message in space.messages(on_missed=missed):
             if isinstance(message, Frame):
                 now = rfc3339(int(time.time() * 1_000_000))
                 seen = FeedEvent(

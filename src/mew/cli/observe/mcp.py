@@ -13,7 +13,7 @@ from cyclopts import App, Parameter
 
 from mew.cli.common.errors import CommandFailed, UsageError
 from mew.cli.common.io import as_json
-from mew.cli.common.target import DIRECTORY, TargetOptions, look_by_socket, participant_client
+from mew.cli.common.target import DIRECTORY, TargetOptions, observer_socket_target, participant_client
 
 if TYPE_CHECKING:
     from mew.cli.common.http_client import GatewayClient
@@ -40,7 +40,7 @@ Examples:
 @app.command(name="list", help_epilogue=_EXAMPLES)
 def list_tools(
     *who: Annotated[str, Parameter(show_default=False)],
-    reach: TargetOptions = DIRECTORY,
+    options: TargetOptions = DIRECTORY,
     participant: Annotated[str | None, Parameter(name=("--as", "--participant"))] = None,
     timeout: Annotated[float, Parameter(alias="-t")] = SECONDS,
     json: Annotated[bool, Parameter(negative="", show_default=False)] = False,
@@ -60,11 +60,11 @@ def list_tools(
     """
     if not timeout > 0:
         raise UsageError(f"--timeout: expected more than 0 seconds, not {timeout:g}")
-    door, name = participant_client(reach, participant)
+    client, name = participant_client(options, participant)
     try:
-        found, silent = asyncio.run(_ask_all(look_by_socket(reach), _Asking(door, name), who, timeout))
+        found, silent = asyncio.run(_ask_all(observer_socket_target(options), _Asking(client, name), who, timeout))
     finally:
-        door.close()
+        client.close()
     if json:
         print(as_json([_told(each, tool) for each, tools in found.items() for tool in tools]))
     else:
@@ -77,8 +77,8 @@ def list_tools(
 class _Asking:
     """Sends requests and stores the id and the recipient of each."""
 
-    def __init__(self, door: "GatewayClient", name: str) -> None:
-        self._door = door
+    def __init__(self, client: "GatewayClient", name: str) -> None:
+        self._client = client
         self.name = name
         self.asked: dict[str, str] = {}
 
@@ -86,7 +86,7 @@ class _Asking:
         """Request a page. Runs in a thread, because the HTTP client blocks."""
         params = {} if cursor is None else {"cursor": cursor}
         envelope = {"kind": "mcp/request", "to": [who], "payload": {"method": _LIST, "params": params}}
-        answer = await asyncio.to_thread(self._door.say, self.name, envelope)
+        answer = await asyncio.to_thread(self._client.say, self.name, envelope)
         self.asked[str(answer["id"])] = who
 
     def answered(self, envelope: "Envelope") -> str | None:
@@ -98,12 +98,12 @@ class _Asking:
 
 
 async def _ask_all(
-    way: "GatewayTarget", asking: _Asking, who: tuple[str, ...], timeout: float
+    target: "GatewayTarget", asking: _Asking, who: tuple[str, ...], timeout: float
 ) -> "tuple[dict[str, list[Tool]], list[str]]":
     """Return the tools of each participant that answered, and the participants that did not answer in time."""
     import mew
 
-    async with mew.connect(way.socket_url, space=way.space, token=way.token) as space:
+    async with mew.connect(target.socket_url, space=target.space, token=target.token) as space:
         answers = space.envelopes("mcp/response")
         present = [each for each in space.view.participants if each != asking.name]
         wanted = list(who) or present

@@ -13,7 +13,7 @@ from cyclopts import Parameter
 
 from mew.cli.common.http_client import GatewayClient
 from mew.cli.common.io import as_json, require_reader, use_color
-from mew.cli.common.target import DIRECTORY, TargetOptions, look_by_socket, observer_target
+from mew.cli.common.target import DIRECTORY, TargetOptions, observer_socket_target, observer_target
 from mew.cli.observe.feed import (
     EventFeed,
     FeedEvent,
@@ -94,7 +94,7 @@ def tail(
     *,
     wanted: TailOptions = _EVERYTHING,
     begin: Begin = _LAST,
-    reach: TargetOptions = DIRECTORY,
+    options: TargetOptions = DIRECTORY,
     json: _Flag = False,
 ) -> int:
     """Show the latest messages of a space and follow new ones. Frames are counted.
@@ -109,22 +109,22 @@ def tail(
     """
     filters = wanted.filters()
     show = _Shower(filters, frames=wanted.frames or bool(wanted.kind), json=json)
-    way = observer_target(reach)
-    with way.door() as door:
-        past = _past(door, way.space, filters)
+    target = observer_target(options)
+    with target.client() as client:
+        past = _past(client, target.space, filters)
         if past is not None:
             show.all(_history(past, begin, show))
     if past is None and (begin.since is not None or not begin.follow):
         _say("this space has no journal: earlier messages cannot be shown")
     if begin.follow:
-        show.follow(from_socket(look_by_socket(reach)) if past is None else from_journal(way, past))
+        show.follow(from_socket(observer_socket_target(options)) if past is None else from_journal(target, past))
     return 0
 
 
-def _past(door: GatewayClient, space: str | None, filters: FeedFilter) -> JournalHistory | None:
+def _past(client: GatewayClient, space: str | None, filters: FeedFilter) -> JournalHistory | None:
     """Return the history, or None if the space has no journal."""
     try:
-        return JournalHistory(door, space, control=not filters.wants_data)
+        return JournalHistory(client, space, control=not filters.wants_data)
     except MewError as error:
         if not has_no_journal(error):
             raise

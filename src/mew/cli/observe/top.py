@@ -15,7 +15,7 @@ from rich.text import Text
 from mew.cli.common.errors import UsageError
 from mew.cli.common.io import as_json
 from mew.cli.common.render import printable, size
-from mew.cli.common.target import DIRECTORY, GatewayTarget, TargetOptions, look_by_socket
+from mew.cli.common.target import DIRECTORY, GatewayTarget, TargetOptions, observer_socket_target
 from mew.cli.observe.rates import ParticipantRates, Rates, StreamRates
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ def top(
     *,
     interval: Annotated[float, Parameter(alias="-i")] = 1.0,
     once: _Flag = False,
-    reach: TargetOptions = DIRECTORY,
+    options: TargetOptions = DIRECTORY,
     json: _Flag = False,
 ) -> int:
     """Show the rates of participants and streams, updated every second.
@@ -51,10 +51,10 @@ def top(
     """
     if interval < SHORTEST:
         raise UsageError(f"--interval: expected at least {SHORTEST} seconds, not {interval:g}")
-    return asyncio.run(_show(look_by_socket(reach), interval, once=once, json=json))
+    return asyncio.run(_show(observer_socket_target(options), interval, once=once, json=json))
 
 
-async def _show(way: GatewayTarget, interval: float, *, once: bool, json: bool) -> int:
+async def _show(target: GatewayTarget, interval: float, *, once: bool, json: bool) -> int:
 
     with ExitStack() as stack:
         live = None
@@ -62,7 +62,7 @@ async def _show(way: GatewayTarget, interval: float, *, once: bool, json: bool) 
             from rich.live import Live
 
             live = stack.enter_context(Live(auto_refresh=False, screen=True))
-        async with aclosing(_rates(way, interval)) as looks:
+        async with aclosing(_rates(target, interval)) as looks:
             async for rates in looks:
                 if json:
                     print(as_json(rates), flush=True)
@@ -75,13 +75,13 @@ async def _show(way: GatewayTarget, interval: float, *, once: bool, json: bool) 
     return 0
 
 
-async def _rates(way: GatewayTarget, interval: float) -> "AsyncGenerator[Rates, None]":
+async def _rates(target: GatewayTarget, interval: float) -> "AsyncGenerator[Rates, None]":
     from mew.cli.observe.rates import RateCounter
     from mew.client import connect
     from mew.protocol.timestamps import rfc3339
 
     async with AsyncExitStack() as stack:
-        space = await stack.enter_async_context(connect(way.socket_url, space=way.space, token=way.token))
+        space = await stack.enter_async_context(connect(target.socket_url, space=target.space, token=target.token))
         counting = RateCounter(space.view)
         task = asyncio.create_task(_count(space, counting), name="counting")
         stack.callback(task.cancel)

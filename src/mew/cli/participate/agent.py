@@ -9,7 +9,7 @@ from typing import Annotated, Final
 
 from cyclopts import App, Parameter
 
-from mew.cli.common.target import HERE, JoinOptions, LogLevel, log_to_standard_error, seat
+from mew.cli.common.target import DIRECTORY, LogLevel, TargetOptions, log_to_standard_error, participant_target
 
 app = App(name="agent", help="Run an agent: echo, calculator, fulfiller, or your own.", help_epilogue="")
 
@@ -26,7 +26,7 @@ Examples:
 def start(
     *,
     kind: Annotated[str, Parameter(name=("--type", "-t"))],
-    where: JoinOptions = HERE,
+    options: TargetOptions = DIRECTORY,
     token: str | None = None,
     participant: Annotated[str | None, Parameter(name=("--participant", "--participant-id"), alias="-p")] = None,
     log_level: Annotated[LogLevel, Parameter(alias="-l")] = "info",
@@ -52,7 +52,7 @@ def start(
 
     log_to_standard_error(log_level)
     agent, name = load_agent(kind), Path(kind).stem
-    at = seat(where, token, participant, (name, f"{name}-agent"))
+    at = participant_target(options, participant, token=token, usual=(name, f"{name}-agent"))
     settings = AgentSettings(url=at.url, space=at.space, token=at.token, participant=at.participant)
     asyncio.run(run(agent, settings))
     return 0

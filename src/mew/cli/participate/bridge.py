@@ -13,15 +13,14 @@ from cyclopts import App, Parameter
 
 from mew.cli.common.errors import UsageError
 from mew.cli.common.target import (
-    HERE,
-    JoinOptions,
-    JoinTarget,
+    DIRECTORY,
+    GatewayTarget,
     LogLevel,
     Participant,
     TargetOptions,
     Token,
     log_to_standard_error,
-    seat,
+    participant_target,
 )
 
 if TYPE_CHECKING:
@@ -136,11 +135,12 @@ Examples:
 
 @app.command(help_epilogue=_EXAMPLES)
 def start(
-    *command: str,
-    server: McpServerOptions = _NO_SERVER,
-    where: JoinOptions = HERE,
-    credentials: CredentialOptions = _FROM_ENVIRONMENT,
-    restarts: RestartOptions = _DEFAULTS,
+    *,
+    server: McpServerOptions,
+    options: TargetOptions = DIRECTORY,
+    token: Token = None,
+    participant: Participant = None,
+    trying: Trying = _USUAL,
     log_level: Annotated[LogLevel, Parameter(alias="-l")] = "info",
 ) -> int:
     """Offer the tools, resources and prompts of an MCP server in a space, until interrupted.
@@ -155,14 +155,13 @@ def start(
     from mew.bridge import run_bridge
 
     log_to_standard_error(log_level)
-    mcp_server, timeouts = mcp_server_of(server, command), timeouts_of(restarts)
-    asyncio.run(run_bridge(bridge_settings(credentials.target(where), mcp_server, timeouts)))
+    program, patience = stdio_server(server), patience_with(trying)
+    settings = bridge_at(participant_target(options, participant, token=token), program, patience)
+    asyncio.run(run(settings))
     return 0
 
 
-def bridge_settings(
-    target: JoinTarget, mcp_server: "StdioServer | HttpServer", timeouts: "BridgeTimeouts"
-) -> "BridgeSettings":
+def bridge_at(at: GatewayTarget, program: "StdioServer", patience: "BridgeTimeouts") -> "BridgeSettings":
     """Return the settings of a bridge."""
     from mew.bridge import BridgeSettings
 

@@ -11,7 +11,7 @@ import msgspec
 from cyclopts import App, Parameter
 
 from mew.cli.common.errors import CommandFailed
-from mew.cli.common.target import HERE, JoinOptions, JoinTarget, Participant, Token, seat
+from mew.cli.common.target import DIRECTORY, GatewayTarget, Participant, TargetOptions, Token, participant_target
 from mew.client import Frame
 from mew.client.dispatcher import Message
 from mew.errors import MewError
@@ -62,7 +62,7 @@ Examples:
 @app.command(help_epilogue=_EXAMPLES)
 def connect(
     *,
-    where: JoinOptions = HERE,
+    options: TargetOptions = DIRECTORY,
     token: Token = None,
     participant: Participant = None,
     pipes: Pipes = _STANDARD,
@@ -87,10 +87,10 @@ def connect(
     stay
         Seconds to wait for answers after the end of the input; by default 0.
     """
-    return asyncio.run(_connect(seat(where, token, participant), pipes, stay))
+    return asyncio.run(_connect(participant_target(options, participant, token=token), pipes, stay))
 
 
-async def _connect(at: JoinTarget, pipes: Pipes, stay: float | None) -> int:
+async def _connect(at: GatewayTarget, pipes: Pipes, stay: float | None) -> int:
     """Send and receive until the input ends, the output closes or SIGTERM arrives. Returns 1 if lines may be lost."""
     import mew
     from mew.cli.participate import client_io

@@ -49,7 +49,7 @@ def send(
     *text: Annotated[str, Parameter(allow_leading_hyphen=True, show_default=False)],
     payload: Annotated[str | None, Parameter(alias="-p", allow_leading_hyphen=True)] = None,
     heading: Heading = _CHAT,
-    reach: TargetOptions = DIRECTORY,
+    options: TargetOptions = DIRECTORY,
     json: Annotated[bool, Parameter(negative="", show_default=False)] = False,
 ) -> int:
     """Send one envelope: a chat with a text, or any kind with a payload.
@@ -72,9 +72,9 @@ def send(
         "payload": _content(text, heading.kind, payload),
     }
     envelope = {name: part for name, part in parts.items() if part is not None}
-    door, name = participant_client(reach, heading.participant)
-    with door:
-        answer = door.say(name, envelope)
+    client, name = participant_client(options, heading.participant)
+    with client:
+        answer = client.say(name, envelope)
     print(as_json(answer) if json else told(answer))
     return 0
 

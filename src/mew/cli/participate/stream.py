@@ -11,7 +11,7 @@ from cyclopts import App, Parameter
 
 from mew.cli.common.errors import UsageError, one_line
 from mew.cli.common.io import as_json, value_of
-from mew.cli.common.target import DIRECTORY, TargetOptions, look_by_socket, participant_client
+from mew.cli.common.target import DIRECTORY, TargetOptions, observer_socket_target, participant_client
 
 app = App(name="stream", help="Open, write, share and read the streams of a space.", help_epilogue="")
 
@@ -25,7 +25,7 @@ def _examples(*lines: str) -> str:
 
 
 @app.command(help_epilogue=_examples("ls", "ls --json", "ls --interval 0"))
-def ls(*, interval: float = 1.0, reach: TargetOptions = DIRECTORY, json: _Flag = False) -> int:
+def ls(*, interval: float = 1.0, options: TargetOptions = DIRECTORY, json: _Flag = False) -> int:
     """List the open streams with their owners, writers and rates.
 
     Parameters
@@ -37,7 +37,7 @@ def ls(*, interval: float = 1.0, reach: TargetOptions = DIRECTORY, json: _Flag =
     """
     from mew.cli.participate.stream_tail import listed, table
 
-    found = listed(look_by_socket(reach), max(interval, 0.0))
+    found = listed(observer_socket_target(options), max(interval, 0.0))
     if json:
         for entry in found:
             print(as_json(entry))
@@ -98,7 +98,7 @@ def open_stream(
     described: Described = _ANY,
     announce: str | None = None,
     participant: _As = None,
-    reach: TargetOptions = DIRECTORY,
+    options: TargetOptions = DIRECTORY,
     json: _Flag = False,
 ) -> int:
     """Open a stream and print its id.
@@ -116,13 +116,13 @@ def open_stream(
         Print the gateway's answer as JSON.
     """
     payload = described.payload()
-    door, name = participant_client(reach, participant)
-    with door:
+    client, name = participant_client(options, participant)
+    with client:
         if announce is None:
-            answer = door.say(name, {"kind": "stream/request", "payload": payload})
+            answer = client.say(name, {"kind": "stream/request", "payload": payload})
         else:
-            answer = door.say(name, {"kind": "stream/announce", "payload": {**payload, "desired_id": announce}})
-            door.say(name, {"kind": "stream/start", "payload": {"stream_id": answer["stream_id"]}})
+            answer = client.say(name, {"kind": "stream/announce", "payload": {**payload, "desired_id": announce}})
+            client.say(name, {"kind": "stream/start", "payload": {"stream_id": answer["stream_id"]}})
     print(as_json(answer) if json else answer["stream_id"])
     return 0
 
@@ -170,7 +170,7 @@ def feed(
     cut: ChunkOptions = _LINES,
     complete: _Flag = False,
     participant: _As = None,
-    reach: TargetOptions = DIRECTORY,
+    options: TargetOptions = DIRECTORY,
     json: _Flag = False,
 ) -> int:
     """Send standard input to a stream, by default one piece per line.
@@ -191,13 +191,13 @@ def feed(
     """
     from mew.cli.participate.stream_feed import Feed, pieces
 
-    door, name = participant_client(reach, participant)
-    feeding = Feed(door, name, stream_id, cut.format_id)
-    with door:
+    client, name = participant_client(options, participant)
+    feeding = Feed(client, name, stream_id, cut.format_id)
+    with client:
         for piece in pieces(sys.stdin.buffer, cut, feeding.stay):
             feeding.send(piece)
         if complete:
-            door.say(name, {"kind": "stream/complete", "payload": {"stream_id": stream_id}})
+            client.say(name, {"kind": "stream/complete", "payload": {"stream_id": stream_id}})
     if json:
         print(as_json(feeding.sent()))
     elif sys.stderr.isatty():
@@ -205,12 +205,12 @@ def feed(
     return 0
 
 
-def _change(kind: str, payload: dict[str, Any], participant: str | None, reach: TargetOptions, *, json: bool) -> int:
+def _change(kind: str, payload: dict[str, Any], participant: str | None, options: TargetOptions, *, json: bool) -> int:
     """Send one envelope about a stream and print the result."""
-    door, name = participant_client(reach, participant)
+    client, name = participant_client(options, participant)
     left = {each: value for each, value in payload.items() if value is not None}
-    with door:
-        answer = door.say(name, {"kind": kind, "payload": left})
+    with client:
+        answer = client.say(name, {"kind": kind, "payload": left})
     if json:
         print(as_json(answer))
         return 0
@@ -227,7 +227,7 @@ def grant(
     *,
     reason: str | None = None,
     participant: _As = None,
-    reach: TargetOptions = DIRECTORY,
+    options: TargetOptions = DIRECTORY,
     json: _Flag = False,
 ) -> int:
     """Allow a participant to write to a stream. Only the owner can do this.
@@ -246,7 +246,7 @@ def grant(
         Print the gateway's answer as JSON.
     """
     payload = {"stream_id": stream_id, "participant_id": writer, "reason": reason}
-    return _change("stream/grant-write", payload, participant, reach, json=json)
+    return _change("stream/grant-write", payload, participant, options, json=json)
 
 
 @app.command(help_epilogue=_examples("revoke stream-1 bob --reason done"))
@@ -256,7 +256,7 @@ def revoke(
     *,
     reason: str | None = None,
     participant: _As = None,
-    reach: TargetOptions = DIRECTORY,
+    options: TargetOptions = DIRECTORY,
     json: _Flag = False,
 ) -> int:
     """Stop a participant from writing to a stream. Only the owner can do this.
@@ -275,7 +275,7 @@ def revoke(
         Print the gateway's answer as JSON.
     """
     payload = {"stream_id": stream_id, "participant_id": writer, "reason": reason}
-    return _change("stream/revoke-write", payload, participant, reach, json=json)
+    return _change("stream/revoke-write", payload, participant, options, json=json)
 
 
 @app.command(help_epilogue=_examples("transfer stream-1 bob"))
@@ -285,7 +285,7 @@ def transfer(
     *,
     reason: str | None = None,
     participant: _As = None,
-    reach: TargetOptions = DIRECTORY,
+    options: TargetOptions = DIRECTORY,
     json: _Flag = False,
 ) -> int:
     """Transfer a stream to a new owner, who must be present. Only the owner can do this.
@@ -304,7 +304,7 @@ def transfer(
         Print the gateway's answer as JSON.
     """
     payload = {"stream_id": stream_id, "new_owner": new_owner, "reason": reason}
-    return _change("stream/transfer-ownership", payload, participant, reach, json=json)
+    return _change("stream/transfer-ownership", payload, participant, options, json=json)
 
 
 @app.command(help_epilogue=_examples("close stream-1", "close stream-1 --as-complete"))
@@ -314,7 +314,7 @@ def close(
     reason: str | None = None,
     as_complete: _Flag = False,
     participant: _As = None,
-    reach: TargetOptions = DIRECTORY,
+    options: TargetOptions = DIRECTORY,
     json: _Flag = False,
 ) -> int:
     """End a stream. The owner can do this, and participants with the capability for stream/manage.
@@ -333,7 +333,7 @@ def close(
         Print the gateway's answer as JSON.
     """
     kind = "stream/complete" if as_complete else "stream/close"
-    return _change(kind, {"stream_id": stream_id, "reason": reason}, participant, reach, json=json)
+    return _change(kind, {"stream_id": stream_id, "reason": reason}, participant, options, json=json)
 
 
 @app.command(
@@ -345,7 +345,7 @@ def tail(
     raw: _Flag = False,
     json: _Flag = False,
     count: Annotated[int | None, Parameter(alias="-n")] = None,
-    reach: TargetOptions = DIRECTORY,
+    options: TargetOptions = DIRECTORY,
 ) -> int:
     """Print the data of a stream until it ends, one line per frame.
 
@@ -363,4 +363,4 @@ def tail(
     from mew.cli.participate.stream_tail import read
 
     form: Literal["raw", "json", "text"] = "raw" if raw else "json" if json else "text"
-    return read(look_by_socket(reach), stream_id, form, count)
+    return read(observer_socket_target(options), stream_id, form, count)

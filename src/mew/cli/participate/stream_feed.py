@@ -138,9 +138,9 @@ def _prefixed(source: IO[bytes], idle: Callable[[], None]) -> Iterator[bytes]:
 class Feed:
     """Writes to one stream as one participant."""
 
-    def __init__(self, door: GatewayClient, participant: str, stream_id: str, format_id: str | None) -> None:
+    def __init__(self, client: GatewayClient, participant: str, stream_id: str, format_id: str | None) -> None:
         """Start at sequence 0. If the gateway expects another number, it reports it."""
-        self._door = door
+        self._client = client
         self._participant = participant
         self._stream_id = stream_id
         self._format = {} if format_id is None else {"format_id": format_id}
@@ -152,7 +152,7 @@ class Feed:
         lost = False
         for _ in range(TRIES):
             try:
-                self._door.say(self._participant, self._envelope(content))
+                self._client.say(self._participant, self._envelope(content))
                 break
             except ApiError as refusal:
                 last = refusal.parts.get("last_sequence")
@@ -180,8 +180,8 @@ class Feed:
 
     def stay(self) -> None:
         """Send a heartbeat while there is no input."""
-        self._door.close()
-        self._door.say(self._participant, {"kind": "system/heartbeat"})
+        self._client.close()
+        self._client.say(self._participant, {"kind": "system/heartbeat"})
 
     def sent(self) -> dict[str, Any]:
         """Return a summary of what was sent."""

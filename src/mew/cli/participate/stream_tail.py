@@ -26,20 +26,20 @@ LOOK_SECONDS: Final = 1.0
 _COLUMNS: Final = ("stream", "owner", "writers", "status", "frames", "rate", "about")
 
 
-def listed(way: GatewayTarget, interval: float) -> list[dict[str, Any]]:
+def listed(target: GatewayTarget, interval: float) -> list[dict[str, Any]]:
     """Return the entry of each open stream, with its `rate` in frames per second.
 
     The gateway counts the frames, so the rates of targeted streams are correct too.
     """
-    return asyncio.run(_listed(way, interval))
+    return asyncio.run(_listed(target, interval))
 
 
-async def _listed(way: GatewayTarget, interval: float) -> list[dict[str, Any]]:
-    before, began = await _entries(way), time.monotonic()
+async def _listed(target: GatewayTarget, interval: float) -> list[dict[str, Any]]:
+    before, began = await _entries(target), time.monotonic()
     if not interval or not before:
         return [{**entry, "rate": None} for entry in before]
     await asyncio.sleep(interval)
-    after = await _entries(way)
+    after = await _entries(target)
     took = time.monotonic() - began
     frames = {entry["stream_id"]: entry["stream"]["frames"] for entry in before}
     return [
@@ -48,8 +48,8 @@ async def _listed(way: GatewayTarget, interval: float) -> list[dict[str, Any]]:
     ]
 
 
-async def _entries(way: GatewayTarget) -> list[dict[str, Any]]:
-    async with connect(way.socket_url, space=way.space, token=way.token, reconnect=False) as space:
+async def _entries(target: GatewayTarget) -> list[dict[str, Any]]:
+    async with connect(target.socket_url, space=target.space, token=target.token, reconnect=False) as space:
         return [stream.entry for stream in space.view.streams.values()]
 
 
@@ -80,15 +80,15 @@ def _row(entry: dict[str, Any]) -> tuple[str, ...]:
     return tuple(map(printable, shown))
 
 
-def read(way: GatewayTarget, stream_id: str, form: Form, count: int | None) -> int:
+def read(target: GatewayTarget, stream_id: str, form: Form, count: int | None) -> int:
     """Print a stream until it ends or `count` pieces were received."""
-    return asyncio.run(_read(way, stream_id, form, count))
+    return asyncio.run(_read(target, stream_id, form, count))
 
 
-async def _read(way: GatewayTarget, stream_id: str, form: Form, count: int | None) -> int:
+async def _read(target: GatewayTarget, stream_id: str, form: Form, count: int | None) -> int:
     if count is not None and count < 1:
         return 0
-    async with connect(way.socket_url, space=way.space, token=way.token) as space:
+    async with connect(target.socket_url, space=target.space, token=target.token) as space:
         _require(space, stream_id)
         printing = asyncio.create_task(_print(space.frames(stream_id, on_gap=_tell_gap), form, count), name="printing")
         try:

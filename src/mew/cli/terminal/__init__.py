@@ -6,12 +6,12 @@ import sys
 from pathlib import Path
 
 from mew.cli.common.errors import CommandFailed
-from mew.cli.common.target import HERE, JoinOptions, JoinTarget, Participant, Token, seat
+from mew.cli.common.target import DIRECTORY, GatewayTarget, Participant, TargetOptions, Token, participant_target
 
 HISTORY = "history.jsonl"
 
 
-def connect_command(where: JoinOptions = HERE, *, participant: Participant = None, token: Token = None) -> int:
+def connect_command(options: TargetOptions = DIRECTORY, *, participant: Participant = None, token: Token = None) -> int:
     """Take part in a running space from this terminal: messages, participants, streams and proposals.
 
     Examples:
@@ -27,22 +27,22 @@ def connect_command(where: JoinOptions = HERE, *, participant: Participant = Non
     token
         The token. Prefer MEW_TOKEN: all users of this machine can read the arguments of a process.
     """
-    return _take_part(seat(where, token, participant), where.space_dir or Path.cwd())
+    return _take_part(participant_target(options, participant, token=token), options.space_dir or Path.cwd())
 
 
 def connect(url: str, space: str, participant: str, token: str, directory: Path | None = None) -> int:
     """Same as `connect_command`, for callers that already know gateway, space and participant."""
-    chosen = JoinTarget(url=url, space=space, participant=participant, token=token)
+    chosen = GatewayTarget(url=url, space=space, participant=participant, token=token)
     return _take_part(chosen, directory or Path.cwd())
 
 
-def _take_part(chosen: JoinTarget, directory: Path) -> int:
+def _take_part(chosen: GatewayTarget, directory: Path) -> int:
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise CommandFailed("this command needs a terminal: use `mew client connect` for JSON lines")
     return asyncio.run(_run(chosen, directory))
 
 
-async def _run(chosen: JoinTarget, directory: Path) -> int:
+async def _run(chosen: GatewayTarget, directory: Path) -> int:
     import mew
     from mew.cli.terminal.app import Terminal
     from mew.cli.terminal.prompt import InputHistory
