@@ -181,20 +181,20 @@ class TargetOptions:
 
     Parameters
     ----------
-    space_dir
-        The directory of the space; by default the current directory.
     gateway
         The address of the gateway, such as ws://localhost:8080; by default MEW_SOCKET or MEW_GATEWAY, else the gateway
         of the directory.
     space
         The id of the space, if the gateway serves several; by default MEW_SPACE.
+    space_dir
+        The directory of the space; by default the current directory.
     token_env
         The environment variable that contains the token; by default MEW_TOKEN, else the token file in the directory.
     """
 
-    space_dir: Annotated[Path | None, Parameter(alias="-d")] = None
     gateway: Annotated[str | None, Parameter(alias="-g")] = None
     space: Annotated[str | None, Parameter(alias="-s")] = None
+    space_dir: Annotated[Path | None, Parameter(alias="-d")] = None
     token_env: str | None = None
 
     @property
