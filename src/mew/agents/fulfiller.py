@@ -55,11 +55,11 @@ async def _fulfil(space: Space, proposed: IncomingProposal) -> None:
     """Carry out a proposal if it is still open. Reports the result or the error as a chat."""
     log.info("fulfilling proposal %s: %s", proposed.id, proposed.tool or proposed.method)
     try:
-        asked = await _whom(space, proposed)
+        recipients = await _whom(space, proposed)
         if proposed.state != "open":
             log.info("proposal %s is already %s", proposed.id, proposed.state)
             return
-        text = _words(proposed, await _ask(space, proposed, asked))
+        text = _words(proposed, await _ask(space, proposed, recipients))
     except MewError as error:
         log.warning("cannot fulfill proposal %s: %s", proposed.id, error)
         text = f"Error fulfilling proposal: {error}"
@@ -67,17 +67,17 @@ async def _fulfil(space: Space, proposed: IncomingProposal) -> None:
         await reply(space, text, proposed.envelope)
 
 
-async def _ask(space: Space, proposed: IncomingProposal, whom: list[str]) -> McpAnswer:
+async def _ask(space: Space, proposed: IncomingProposal, recipients: list[str]) -> McpAnswer:
     """Send the proposed request and return the answer.
 
     The request refers to the position and digest of the proposal. If the proposal was addressed to us, the request to
     other participants refers only to its id.
     """
-    if space.participant_id not in proposed.to:
-        return await proposed.fulfil(whom, ANSWER_SECONDS)
+    if space.me not in proposed.to:
+        return await proposed.fulfil(recipients, ANSWER_SECONDS)
     context = context_of(proposed.envelope)
     draft = OutgoingEnvelope(
-        kind=kinds.MCP_REQUEST, payload=proposed.request, to=whom, correlation_id=proposed.id, context=context
+        kind=kinds.MCP_REQUEST, payload=proposed.request, to=recipients, correlation_id=proposed.id, context=context
     )
     return await send_request(space, draft, ANSWER_SECONDS)
 
@@ -94,12 +94,12 @@ def _words(proposed: IncomingProposal, answer: McpAnswer) -> str:
 
 async def _whom(space: Space, proposed: IncomingProposal) -> list[str]:
     """Return the participants to ask: those named if all are present; if none but us is named, one with the tool."""
-    named = [each for each in proposed.to if each != space.participant_id]
-    missing = [each for each in named if each not in space.view.participants]
+    recipients = [participant for participant in proposed.to if participant != space.me]
+    missing = [participant for participant in recipients if participant not in space.view.participants]
     if missing:
         raise ParticipantNotFound(f"not in the space: {', '.join(missing)}", participants=missing)
-    if named:
-        return named
+    if recipients:
+        return recipients
     if proposed.tool is None:
         raise ParticipantNotFound("the proposal names no recipient and no tool", participants=[])
     return [await who_has(space, proposed.tool)]
@@ -108,12 +108,15 @@ async def _whom(space: Space, proposed: IncomingProposal) -> list[str]:
 async def who_has(space: Space, tool: str) -> str:
     """Return the first participant that reports the tool. Asks every participant that we may ask."""
     asking = {"kind": kinds.MCP_REQUEST, "payload": {"method": mcp.TOOLS_LIST, "params": {}}}
-    others = [each for each in space.view.participants if space.can({**asking, "to": [each]})]
-    tasks = [asyncio.create_task(_offers(space, each, tool), name=f"mew agent: tools of {each}") for each in others]
+    others = [participant for participant in space.view.participants if space.can({**asking, "to": [participant]})]
+    tasks = [
+        asyncio.create_task(_offers(space, participant, tool), name=f"mew agent: tools of {participant}")
+        for participant in others
+    ]
     try:
         for answered in asyncio.as_completed(tasks):
-            if (found := await answered) is not None:
-                return found
+            if (participant := await answered) is not None:
+                return participant
     finally:
         for task in tasks:
             task.cancel()
@@ -121,10 +124,10 @@ async def who_has(space: Space, tool: str) -> str:
     raise ParticipantNotFound(f"no participant in the space has the tool {tool!r}", tool=tool)
 
 
-async def _offers(space: Space, who: str, tool: str) -> str | None:
+async def _offers(space: Space, participant: str, tool: str) -> str | None:
     """Return the participant if it has the tool. Returns None if it does not have it or does not answer."""
     try:
-        tools = await space.list_tools(who, timeout=LIST_SECONDS)
+        tools = await space.list_tools(participant, timeout=LIST_SECONDS)
     except MewError:
         return None
-    return who if any(each.name == tool for each in tools) else None
+    return participant if any(offered.name == tool for offered in tools) else None

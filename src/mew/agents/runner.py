@@ -70,10 +70,10 @@ def _load(file: Path) -> Agent:
     except Exception as error:  # any error in the user's file
         log.debug("%s cannot be run", file, exc_info=True)
         raise BadAgent(f"{file} cannot be run: {type(error).__name__}: {error}") from error
-    found: Agent | None = getattr(module, ENTRANCE, None)
-    if found is None or not inspect.iscoroutinefunction(found):
+    agent: Agent | None = getattr(module, ENTRANCE, None)
+    if agent is None or not inspect.iscoroutinefunction(agent):
         raise BadAgent(f"{file} has no `async def {ENTRANCE}(space)`")
-    return found
+    return agent
 
 
 async def run(agent: Agent, settings: AgentSettings) -> None:
@@ -81,21 +81,21 @@ async def run(agent: Agent, settings: AgentSettings) -> None:
 
     A broken connection is reestablished. Raises `ConnectionLost` if the first connection fails.
     """
-    with shutdown_requested() as told:
+    with shutdown_requested() as stop:
         joining = mew.connect(
             settings.url, space=settings.space, token=settings.token, participant=settings.participant
         )
         async with joining as space:
-            log.info("%s is in space %s", space.participant_id, space.id)
-            await _until(told, agent(space))
+            log.info("%s is in space %s", space.me, space.id)
+            await _until(stop, agent(space))
 
 
-async def _until(told: asyncio.Event, work: Coroutine[Any, Any, None]) -> None:
+async def _until(stop: asyncio.Event, work: Coroutine[Any, Any, None]) -> None:
     """Do the work in this task: its first step runs before messages that have arrived since are dispatched."""
     worker = asyncio.current_task()
 
     async def watch() -> None:
-        await told.wait()
+        await stop.wait()
         if worker is not None:
             worker.cancel()
 
@@ -103,7 +103,7 @@ async def _until(told: asyncio.Event, work: Coroutine[Any, Any, None]) -> None:
     try:
         await work
     except asyncio.CancelledError:
-        if not told.is_set() or worker is None or worker.uncancel():
+        if not stop.is_set() or worker is None or worker.uncancel():
             raise
     finally:
         watching.cancel()

@@ -41,7 +41,7 @@ Examples:
 
 
 def _examples(*lines: str) -> str:
-    return "\n".join(["Examples:", "", *(f"  mew {each}" for each in lines)])
+    return "\n".join(["Examples:", "", *(f"  mew {line}" for line in lines)])
 
 
 app = App(

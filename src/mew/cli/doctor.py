@@ -55,21 +55,21 @@ def doctor(
     from mew.cli.common.io import bar
 
     with bar("checking"):
-        found = look((Path.cwd() if space_dir is None else space_dir).absolute(), deep=deep)
-    wrong = any(each.state == "wrong" for each in found)
+        checks = look((Path.cwd() if space_dir is None else space_dir).absolute(), deep=deep)
+    wrong = any(check.state == "wrong" for check in checks)
     if json:
-        print(as_json({"ok": not wrong, "checks": found}))
+        print(as_json({"ok": not wrong, "checks": checks}))
     else:
-        print("\n".join(_lines((each.state, each.name, each.line) for each in found)))
+        print("\n".join(_lines((check.state, check.name, check.line) for check in checks)))
     return FAILED if wrong else 0
 
 
-def _lines(found: Iterable[tuple[str, str, str]]) -> list[str]:
+def _lines(rows: Iterable[tuple[str, str, str]]) -> list[str]:
     colours = use_color()
     return [
         f"{_COLOURS[state] if colours else ''}{state:<5}{chr(27) + '[0m' if colours else ''} "
         f"{name:<14} {printable(line)}"
-        for state, name, line in found
+        for state, name, line in rows
     ]
 
 
@@ -115,10 +115,10 @@ def look(directory: Path, *, deep: bool = False) -> list[DoctorCheck]:
         # Java and Node.js are slow to report their versions.
         of_pipeline = pool.submit(lambda: list(_pipeline()))
         of_node = pool.submit(_node)
-        found = [_python(), *_extras(), _clock(), _files(), _disk(directory)]
-        found += _space(directory)
-        found += [of_node.result(), *of_pipeline.result()]
-    return [*found, _spark()] if deep else found
+        checks = [_python(), *_extras(), _clock(), _files(), _disk(directory)]
+        checks += _space(directory)
+        checks += [of_node.result(), *of_pipeline.result()]
+    return [*checks, _spark()] if deep else checks
 
 
 # The machine
@@ -139,26 +139,26 @@ def _has(module: str) -> bool:
 
 
 def _extras() -> Iterator[DoctorCheck]:
-    missing = {name: [each for each in modules if not _has(each)] for name, modules in EXTRAS.items()}
+    missing = {name: [module for module in modules if not _has(module)] for name, modules in EXTRAS.items()}
     if missing["server"]:
         what = ", ".join(missing["server"])
         yield DoctorCheck(
             "server", "wrong", f"{what} not installed, so a gateway cannot run: install mew-protocol[server]"
         )
-    left_out = [name for name, each in missing.items() if each and name != "server"]
-    there = ", ".join(name for name in EXTRAS if not missing[name])
+    left_out = [name for name, modules in missing.items() if modules and name != "server"]
+    installed = ", ".join(name for name in EXTRAS if not missing[name])
     if left_out:
         hints = "; ".join(f"{_FOR[name]} needs mew-protocol[{name}]" for name in left_out)
-        yield DoctorCheck("extras", "note", f"installed: {there or 'none'}; {hints}")
+        yield DoctorCheck("extras", "note", f"installed: {installed or 'none'}; {hints}")
     else:
-        yield DoctorCheck("extras", "ok", there)
+        yield DoctorCheck("extras", "ok", installed)
 
 
 def _clock() -> DoctorCheck:
     now = time.time()
     if now < RELEASED:
-        told = time.strftime("%Y-%m-%d", time.gmtime(now))
-        return DoctorCheck("clock", "wrong", f"the clock shows {told}, which is too early: set the clock")
+        date = time.strftime("%Y-%m-%d", time.gmtime(now))
+        return DoctorCheck("clock", "wrong", f"the clock shows {date}, which is too early: set the clock")
     with tempfile.TemporaryFile() as file:
         drift = os.fstat(file.fileno()).st_mtime - now
     if abs(drift) > SECONDS:
@@ -183,7 +183,7 @@ def _files() -> DoctorCheck:
 
 
 def _disk(directory: Path) -> DoctorCheck:
-    place = next(each for each in (directory, *directory.parents) if each.is_dir())
+    place = next(folder for folder in (directory, *directory.parents) if folder.is_dir())
     try:
         free = shutil.disk_usage(place).free
     except OSError as error:
@@ -197,14 +197,14 @@ def _disk(directory: Path) -> DoctorCheck:
 
 
 def _node() -> DoctorCheck:
-    found = shutil.which("node")
-    if found is None:
+    node = shutil.which("node")
+    if node is None:
         return DoctorCheck("node", "note", "not found: templates with agents in JavaScript need Node.js 18 or newer")
     try:
-        ran = subprocess.run([found, "--version"], capture_output=True, text=True, timeout=SECONDS, check=True)
+        ran = subprocess.run([node, "--version"], capture_output=True, text=True, timeout=SECONDS, check=True)
     except (OSError, subprocess.SubprocessError):
-        return DoctorCheck("node", "note", f"{found} does not report its version: is it Node.js?")
-    return DoctorCheck("node", "ok", f"{ran.stdout.strip()} ({found})")
+        return DoctorCheck("node", "note", f"{node} does not report its version: is it Node.js?")
+    return DoctorCheck("node", "ok", f"{ran.stdout.strip()} ({node})")
 
 
 # The space of the directory
@@ -226,8 +226,8 @@ def _space(directory: Path) -> Iterator[DoctorCheck]:
         yield DoctorCheck("configuration", "wrong", str(error))
         return
     space = config.spaces[0]
-    told = f"{file}: space {space.settings.space_id!r}, {len(space.participants)} participants"
-    yield DoctorCheck("configuration", "ok", told)
+    summary = f"{file}: space {space.settings.space_id!r}, {len(space.participants)} participants"
+    yield DoctorCheck("configuration", "ok", summary)
     yield from (DoctorCheck("configuration", "note", warning) for warning in config.warnings)
     yield from _alike(config)
     yield from _commands(config)
@@ -245,7 +245,7 @@ def _alike(config: "GatewayConfig") -> Iterator[DoctorCheck]:
         ids.setdefault(confusable_form(name), []).append(name)
     for same in ids.values():
         if len(same) > 1:
-            names = " and ".join(repr(each) for each in same)
+            names = " and ".join(repr(participant) for participant in same)
             yield DoctorCheck("participants", "note", f"{names} look alike and could be confused: rename one")
 
 
@@ -269,13 +269,13 @@ def _tokens(directory: Path) -> Iterator[DoctorCheck]:
 
     warnings: list[str] = []
     try:
-        held = TokenFolder(directory).read(warnings)
+        tokens = TokenFolder(directory).read(warnings)
     except MewError as error:
         yield DoctorCheck("tokens", "wrong", str(error))
         return
     yield from (DoctorCheck("tokens", "note", warning) for warning in warnings)
     if not warnings:
-        yield DoctorCheck("tokens", "ok", f"{len(held)} in .mew/tokens, none readable by other users")
+        yield DoctorCheck("tokens", "ok", f"{len(tokens)} in .mew/tokens, none readable by other users")
 
 
 def _as_running(directory: Path, config: "GatewayConfig") -> "GatewayConfig":
@@ -296,11 +296,11 @@ def _exposure(config: "GatewayConfig") -> Iterator[DoctorCheck]:
 
     try:
         require_safe(config)
-        found = list(warnings_of(config, TokenStore(config.spaces, environ=os.environ, generate=False)))
+        warnings = list(warnings_of(config, TokenStore(config.spaces, environ=os.environ, generate=False)))
     except MewError as error:
         yield DoctorCheck("exposure", "wrong", str(error))
         return
-    yield from (DoctorCheck("exposure", "note", warning) for warning in found)
+    yield from (DoctorCheck("exposure", "note", warning) for warning in warnings)
 
 
 def _gateway(directory: Path, config: "GatewayConfig") -> Iterator[DoctorCheck]:
@@ -326,9 +326,9 @@ def _health(address: str, url: str) -> DoctorCheck:
     except MewError as error:
         return DoctorCheck("gateway", "wrong", f"the gateway runs and does not answer: {error}")
     state: State = "ok" if health["status"] == "ok" else "wrong"
-    journals = ", ".join(f"{name}: {each}" for name, each in health.get("journal", {}).items())
-    told = f"{health['status']} at {url}, {health['clients']} connected, up {health['uptime']:.0f} s"
-    return DoctorCheck("gateway", state, f"{told}; journal {journals}" if journals and state != "ok" else told)
+    journals = ", ".join(f"{name}: {state}" for name, state in health.get("journal", {}).items())
+    summary = f"{health['status']} at {url}, {health['clients']} connected, up {health['uptime']:.0f} s"
+    return DoctorCheck("gateway", state, f"{summary}; journal {journals}" if journals and state != "ok" else summary)
 
 
 def _port(host: str, port: int) -> DoctorCheck:
@@ -353,9 +353,9 @@ def _pipeline() -> Iterator[DoctorCheck]:
         from mew.pipeline.checks import checks
     except (ImportError, PackageNotFoundError):
         return  # the check of the extras reports it
-    for each in checks():
+    for check in checks():
         yield DoctorCheck(
-            each.name, "ok" if each.ok else "note", each.line if each.ok else f"for mew pipeline: {each.line}"
+            check.name, "ok" if check.ok else "note", check.line if check.ok else f"for mew pipeline: {check.line}"
         )
 
 

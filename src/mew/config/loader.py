@@ -200,16 +200,16 @@ def _read_match(value: ConfigValue) -> Capability:
     return _to_capability(value, {"kind": kinds.MCP_REQUEST, **value.node.plain()}, "match")
 
 
-def _refuse_unknown(value: ConfigValue, known: frozenset[str]) -> None:
+def _refuse_unknown(value: ConfigValue, known_keys: frozenset[str]) -> None:
     for key, entry in value.entries():
-        if key not in known:
-            raise entry.error(f"unknown key; expected {', '.join(sorted(known))}")
+        if key not in known_keys:
+            raise entry.error(f"unknown key; expected {', '.join(sorted(known_keys))}")
 
 
-def _warn_keys(section: ConfigValue, name: str, known: set[str]) -> None:
+def _warn_keys(section: ConfigValue, name: str, known_keys: set[str]) -> None:
     """Warn about keys that are unknown, and about keys of the TypeScript gateway that have no effect."""
     ignored = IGNORED_KEYS[name]
-    section.warn_unknown(known.union(ignored))
+    section.warn_unknown(known_keys.union(ignored))
     for key in ignored:
         if (value := section.get(key)) is not None:
             value.warn("has no effect")

@@ -45,7 +45,7 @@ def _lines(word: str) -> Iterator[list[str]]:
     lexer = shlex.shlex(word, posix=True, punctuation_chars=_PUNCTUATION)
     lexer.whitespace_split, lexer.commenters = True, ""
     try:
-        words = [each for each in lexer if each.strip(_PUNCTUATION)]
+        words = [part for part in lexer if part.strip(_PUNCTUATION)]
     except ValueError:  # unterminated quote: a shell rejects the line
         return
     if words != [word]:
@@ -58,8 +58,8 @@ def unchecked(command: Sequence[str]) -> str | None:
         if not _SERVER.search(word):
             continue
         parts = _SHELL.split(word)
-        found = _EXPANDED.search(word) if len(parts) > 1 or "$" in word else None
-        if what := found[0] if found else next((each for each in parts if each in _ELSEWHERE), None):
+        expansion = _EXPANDED.search(word) if len(parts) > 1 or "$" in word else None
+        if what := expansion[0] if expansion else next((part for part in parts if part in _ELSEWHERE), None):
             return (
                 f"the folders that the file server would serve cannot be checked, because of {what!r} in its command:"
                 " write each folder literally, such as ./workspace, and set the folder in which it runs with `cwd`"
@@ -77,10 +77,10 @@ def _folder(argument: str) -> str:
 def exposed(command: Sequence[str], working_folder: Path, space_directory: Path) -> str | None:
     """Return why a file server must not be started with this command; None if it may be started."""
     for text in served_folders(command):
-        found = find_mew(working_folder / text, space_directory)
-        if found is not None:
+        mew_folder = find_mew(working_folder / text, space_directory)
+        if mew_folder is not None:
             return (
-                f"the file server would serve {text!r}, which gives access to {found} and the tokens in it:"
+                f"the file server would serve {text!r}, which gives access to {mew_folder} and the tokens in it:"
                 " name a folder that contains no .mew, such as ./workspace"
             )
     return unchecked(command)
@@ -93,9 +93,9 @@ def find_mew(folder: Path, space_directory: Path) -> Path | None:
         return own  # also before the gateway creates it, and if it is a link
     if root.is_relative_to(own.resolve()):
         return own
-    for each in (root, *root.parents):
-        if each.name == FOLDER:
-            return each
+    for parent in (root, *root.parents):
+        if parent.name == FOLDER:
+            return parent
     return next(_below(root), None)
 
 

@@ -55,13 +55,13 @@ class TokenFolder:
         except OSError as error:
             # Do not treat this as an empty folder: that would revoke every token.
             raise ConfigError(f"cannot be read: {error.strerror}", file=self.path) from None
-        found: dict[tuple[str, bool], str] = {}
+        tokens: dict[tuple[str, bool], str] = {}
         for path in paths:
             if not _may_bear(path.stem):
                 warnings.append(f"{path}: ignored: {path.stem!r} cannot be the id of a token's holder")
             elif (token := _read_token(path, warnings)) is not None:
-                found[path.stem, path.suffix == _OBSERVER] = token
-        return found
+                tokens[path.stem, path.suffix == _OBSERVER] = token
+        return tokens
 
     def kept(self, name: str, *, observer: bool = False) -> str | None:
         """Return the token in the file of this name, or None if there is no usable one."""
@@ -172,10 +172,10 @@ class TokenStore:
 
     def token_for(self, space_id: str, participant: str) -> str:
         """Return the token for a participant's process: from the environment, else space.yaml, else the file."""
-        held = self._tokens.get(Identity(space_id, participant))
-        if held is None:
+        tokens = self._tokens.get(Identity(space_id, participant))
+        if tokens is None:
             raise ConfigError(f"{participant!r} has no token in space {space_id!r}")
-        return held[0]
+        return tokens[0]
 
     def reload(self) -> frozenset[Identity]:
         """Read the folders again. Returns the holders that lost a token.
@@ -183,16 +183,20 @@ class TokenStore:
         If two holders share a token, it raises `ConfigError` and changes nothing.
         """
         warnings: list[str] = []
-        sourced = {identity: list(given) for identity, given in self._given.items()}
+        sourced = {identity: list(entries) for identity, entries in self._given.items()}
         for space_id, folder in self._folders.items():
             for (name, observer), token in folder.read(warnings).items():
                 source = str(folder.file(name, observer=observer))
                 sourced.setdefault(Identity(space_id, name, observer), []).append((token, source))
         before, self._holders = self._holders, _index(sourced)
         self._tokens = {
-            identity: tuple(dict.fromkeys(token for token, _ in held)) for identity, held in sourced.items() if held
+            identity: tuple(dict.fromkeys(token for token, _ in entries))
+            for identity, entries in sourced.items()
+            if entries
         }
-        self.sources = {identity: tuple(source for _, source in held) for identity, held in sourced.items() if held}
+        self.sources = {
+            identity: tuple(source for _, source in entries) for identity, entries in sourced.items() if entries
+        }
         self.warnings = tuple(warnings)
         self.lost = frozenset(digest for digest, holder in before.items() if self._holders.get(digest) != holder)
         self.changes = token_changes(_by_holder(before), _by_holder(self._holders))
@@ -200,13 +204,13 @@ class TokenStore:
 
     def digests(self, space_id: str) -> dict[Identity, frozenset[str]]:
         """Return the fingerprints of all tokens of a space as hex text, by holder."""
-        held = _by_holder(self._holders)
-        return {each: frozenset(map(bytes.hex, held[each])) for each in held if each.space_id == space_id}
+        digests = _by_holder(self._holders)
+        return {holder: frozenset(map(bytes.hex, digests[holder])) for holder in digests if holder.space_id == space_id}
 
     def sources_of(self, condition: Callable[[str], bool]) -> Iterator[str]:
         """Yield the token sources of each holder that has a token meeting the condition."""
-        for identity, held in self._tokens.items():
-            if any(map(condition, held)):
+        for identity, tokens in self._tokens.items():
+            if any(map(condition, tokens)):
                 yield ", ".join(self.sources[identity])
 
     def _obtain(self, identity: Identity) -> str:
@@ -221,28 +225,28 @@ class TokenStore:
 
 def _given(spaces: Iterable[SpaceConfig], environ: Mapping[str, str]) -> dict[Identity, list[tuple[str, str]]]:
     """Return each configured participant's tokens from the environment and space.yaml, with sources, by priority."""
-    given: dict[Identity, list[tuple[str, str]]] = {}
+    entries: dict[Identity, list[tuple[str, str]]] = {}
     holders: dict[str, Identity] = {}
     for space in spaces:
         for name, participant in space.participants.items():
             identity = Identity(space.settings.space_id, name)
-            given[identity] = [(token, f"{space.file}: participants.{name}.tokens") for token in participant.tokens]
+            entries[identity] = [(token, f"{space.file}: participants.{name}.tokens") for token in participant.tokens]
             variable = environment_variable(name)
             if token := environ.get(variable, "").strip():
                 if variable in holders:
                     both = f"{_named(holders[variable])} and {_named(identity)}"
                     raise ConfigError(f"would be the token of both {both}", where=f"environment variable {variable}")
                 holders[variable] = identity
-                given[identity].insert(0, (token, f"environment variable {variable}"))
-    return given
+                entries[identity].insert(0, (token, f"environment variable {variable}"))
+    return entries
 
 
 def _index(sourced: Mapping[Identity, Iterable[tuple[str, str]]]) -> dict[bytes, Identity]:
     """Map digests to holders. Raises `ConfigError` if two holders share a token: it would not identify either."""
     holders: dict[bytes, Identity] = {}
     sources: dict[bytes, str] = {}
-    for identity, held in sourced.items():
-        for token, source in held:
+    for identity, entries in sourced.items():
+        for token, source in entries:
             digest = fingerprint(token)
             if holders.setdefault(digest, identity) != identity:
                 both = f"{_named(holders[digest])} ({sources[digest]}) and {_named(identity)} ({source})"
@@ -252,10 +256,10 @@ def _index(sourced: Mapping[Identity, Iterable[tuple[str, str]]]) -> dict[bytes,
 
 
 def _by_holder(holders: Mapping[bytes, Identity]) -> dict[Identity, frozenset[bytes]]:
-    found: dict[Identity, set[bytes]] = {}
+    digests_by_holder: dict[Identity, set[bytes]] = {}
     for digest, holder in holders.items():
-        found.setdefault(holder, set()).add(digest)
-    return {holder: frozenset(digests) for holder, digests in found.items()}
+        digests_by_holder.setdefault(holder, set()).add(digest)
+    return {holder: frozenset(digests) for holder, digests in digests_by_holder.items()}
 
 
 def _named(identity: Identity) -> str:

@@ -50,9 +50,9 @@ class Node:
     def plain(self) -> Any:
         """Return the value as plain Python data, as in JSON."""
         if isinstance(self.value, dict):
-            return {key: each.plain() for key, each in self.value.items()}
+            return {key: node.plain() for key, node in self.value.items()}
         if isinstance(self.value, list):
-            return [each.plain() for each in self.value]
+            return [node.plain() for node in self.value]
         return self.value
 
 
@@ -115,10 +115,10 @@ class ConfigValue:
         value.entries()
         return value
 
-    def warn_unknown(self, known: Container[str]) -> None:
+    def warn_unknown(self, known_keys: Container[str]) -> None:
         """Add a warning for each key of a mapping that is not known."""
         for key, value in self.entries():
-            if key not in known:
+            if key not in known_keys:
                 value.warn("unknown key, ignored")
 
     def _below(self, key: Key, node: Node) -> "ConfigValue":
@@ -277,15 +277,15 @@ class _Builder:
 
     def document(self) -> Node:
         """Build the first document. Raises `ConfigError` if there is a second one."""
-        found: Node | None = None
+        document: Node | None = None
         for event in self.events:
             if isinstance(event, DocumentStartEvent):
-                if found is not None:
+                if document is not None:
                     raise self.error(event, (), "a second document: one file is one space")
-                found = self.node(next(self.events), ())
-        if found is None or found.value is None:
+                document = self.node(next(self.events), ())
+        if document is None or document.value is None:
             raise ConfigError("the file is empty", file=self.file, line=1)
-        return found
+        return document
 
     def node(self, event: Any, path: tuple[Key, ...]) -> Node:
         """Build the value that starts with this event."""
@@ -314,7 +314,7 @@ class _Builder:
         values: list[Node] = []
         while not isinstance(event := next(self.events), SequenceEndEvent):
             values.append(self.node(event, (*path, len(values))))
-        return Node(values, _line(start), size=1 + sum(each.size for each in values))
+        return Node(values, _line(start), size=1 + sum(value.size for value in values))
 
     def mapping(self, start: Any, path: tuple[Key, ...]) -> Node:
         """Build a mapping. An entry has the line of its key. Entries merged by `<<` follow the written ones."""
@@ -332,15 +332,15 @@ class _Builder:
             else:
                 values[key] = replace(node, line=_line(event))
         values |= {key: node for key, node in merged.items() if key not in values}
-        return Node(values, _line(start), size=1 + sum(each.size for each in values.values()))
+        return Node(values, _line(start), size=1 + sum(value.size for value in values.values()))
 
     def merged(self, event: Any, path: tuple[Key, ...], node: Node) -> dict[str, Node]:
         """Return the entries of the mapping or mappings given to `<<`. The first mapping that has a key wins."""
         together: dict[str, Node] = {}
-        for each in node.value if isinstance(node.value, list) else [node]:
-            if not isinstance(each.value, dict):
-                raise self.error(event, path, f"expected a mapping behind <<, got {_named(each.value)}")
-            together = each.value | together
+        for source in node.value if isinstance(node.value, list) else [node]:
+            if not isinstance(source.value, dict):
+                raise self.error(event, path, f"expected a mapping behind <<, got {_named(source.value)}")
+            together = source.value | together
         return together
 
     def error(self, event: Any, path: tuple[Key, ...], problem: str) -> ConfigError:
@@ -351,8 +351,8 @@ class _Builder:
 def _written(path: tuple[Key, ...]) -> str:
     """Return a path in readable form. Keys below a participant's `tokens` are omitted: they may be secrets."""
     secret = path[:1] == ("participants",) and path[2:3] == ("tokens",)
-    shown = [*path[:3], *(key for key in path[3:] if isinstance(key, int) or not secret)]
-    parts = (f"[{key}]" if isinstance(key, int) else f".{key if key.isprintable() else repr(key)}" for key in shown)
+    keys = [*path[:3], *(key for key in path[3:] if isinstance(key, int) or not secret)]
+    parts = (f"[{key}]" if isinstance(key, int) else f".{key if key.isprintable() else repr(key)}" for key in keys)
     return "".join(parts).removeprefix(".")
 
 

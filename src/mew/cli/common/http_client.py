@@ -100,7 +100,7 @@ class GatewayClient:
         answer = self._request("GET", self._target(path, query), None, headers, SILENCE)
         if answer.status != _OK:
             self._read(answer.status, answer.read(LARGEST_ANSWER), Any)
-        held = b""
+        rest = b""
         while True:
             try:
                 part = answer.read1(_READ)
@@ -108,7 +108,7 @@ class GatewayClient:
                 raise Unreachable(str(error)) from None
             if not part:
                 raise Unreachable("the gateway ended the stream of events")
-            *events, held = (held + part).split(b"\n\n")
+            *events, rest = (rest + part).split(b"\n\n")
             for event in events:
                 lines = event.split(b"\n")
                 data = [line[6:] for line in lines if line.startswith(b"data: ")]
@@ -128,8 +128,8 @@ class GatewayClient:
             self._connection = None
 
     def _target(self, path: str, query: dict[str, object]) -> str:
-        given = {name: value for name, value in query.items() if value is not None}
-        return f"{path}?{urlencode(given)}" if given else path
+        parameters = {name: value for name, value in query.items() if value is not None}
+        return f"{path}?{urlencode(parameters)}" if parameters else path
 
     def _request(
         self, method: str, target: str, body: bytes | None, headers: dict[str, str], seconds: float
@@ -169,6 +169,6 @@ class GatewayClient:
             ) from None
         if status == _OK:
             return answer
-        told = answer if isinstance(answer, dict) else {}
-        error, message = str(told.get("error", status)), str(told.get("message", "refused"))
-        raise ApiError(error, message, told)
+        fields = answer if isinstance(answer, dict) else {}
+        error, message = str(fields.get("error", status)), str(fields.get("message", "refused"))
+        raise ApiError(error, message, fields)

@@ -42,22 +42,22 @@ def readable(record: Record, *, colours: bool) -> str:
         record.stream_id if record.frame_number is None else f"{record.stream_id}#{record.frame_number}",
         record.reason,
     ]
-    said = " ".join(printable(each) for each in about if each)
+    text = " ".join(printable(part) for part in about if part)
     event = f"{record.event:<9}"
     position, time = f"{record.position:>8}", rfc3339(record.time)
     if colours:
         event = f"{_COLOURS.get(record.event, _OTHER)}{event}{_RESET}"
         position, time = f"{_FAINT}{position}{_RESET}", f"{_FAINT}{time}{_RESET}"
-    line = f"{position} {time} {event} {printable(record.participant):<16} {said}"
+    line = f"{position} {time} {event} {printable(record.participant):<16} {text}"
     excerpt = _excerpt(record)
     return f"{line} {excerpt}".rstrip()
 
 
 def _excerpt(record: Record) -> str:
     """Return the beginning of the contents; for an envelope only its payload, as the columns show the rest."""
-    shown = record.payload if record.envelope_id is None else _payload(record.payload)
-    text = printable(shown[:_SHOWN_BYTES].decode(errors="backslashreplace"))
-    return f"{text}… ({size(len(shown))})" if len(shown) > _SHOWN_BYTES else text
+    payload = record.payload if record.envelope_id is None else _payload(record.payload)
+    text = printable(payload[:_SHOWN_BYTES].decode(errors="backslashreplace"))
+    return f"{text}… ({size(len(payload))})" if len(payload) > _SHOWN_BYTES else text
 
 
 def _payload(envelope: bytes) -> bytes:
@@ -69,7 +69,11 @@ def _payload(envelope: bytes) -> bytes:
 
 def printable(text: str) -> str:
     """Return the text with each unprintable character replaced by its escape sequence."""
-    return text if text.isprintable() else "".join(each if each.isprintable() else _escaped(each) for each in text)
+    return (
+        text
+        if text.isprintable()
+        else "".join(character if character.isprintable() else _escaped(character) for character in text)
+    )
 
 
 def _escaped(character: str) -> str:
@@ -108,9 +112,9 @@ def described(info: "JournalStats") -> str:
 
 def _named(counts: Counter[str]) -> str:
     """Return names and counts as text, the most frequent first."""
-    shown = [f"{printable(name)} {count:,}" for name, count in counts.most_common(_SHOWN_NAMES)]
-    more = len(counts) - len(shown)
-    return ", ".join([*shown, f"and {more:,} more"] if more else shown) or "none"
+    names = [f"{printable(name)} {count:,}" for name, count in counts.most_common(_SHOWN_NAMES)]
+    more = len(counts) - len(names)
+    return ", ".join([*names, f"and {more:,} more"] if more else names) or "none"
 
 
 def _checkpoints(info: "JournalStats") -> str:
@@ -124,7 +128,7 @@ def verdict(report: "VerificationReport") -> str:
     if report.first is None or report.last is None:
         lines.append(f"{report.space}: no records")
         return "\n".join(lines)
-    held = f"{report.segments:,} segments and {report.logs:,} logs ({size(report.bytes)})"
+    files = f"{report.segments:,} segments and {report.logs:,} logs ({size(report.bytes)})"
     word = "damaged" if report.damaged else "intact"
-    found = f"{report.records:,} records from position {report.first:,} to {report.last:,} in {held}"
-    return "\n".join([*lines, f"{report.space}: {word}: {found}"])
+    records = f"{report.records:,} records from position {report.first:,} to {report.last:,} in {files}"
+    return "\n".join([*lines, f"{report.space}: {word}: {records}"])

@@ -51,8 +51,8 @@ def info(*, place: JournalLocation = _here, json: _Flag = False) -> int:
     from mew.journal.stats import collect_stats
 
     with bar("reading") as progress:
-        found = collect_stats(folder_of(place), progress)
-    print(_encoded(found) if json else described(found))
+        stats = collect_stats(folder_of(place), progress)
+    print(_encoded(stats) if json else described(stats))
     return 0
 
 
@@ -100,27 +100,27 @@ def tail(
     from mew.cli.common.render import readable
 
     colours = sys.stdout.isatty() and not os.environ.get("NO_COLOR")
-    folder, wanted = folder_of(place), filters.wanted()
+    folder, record_filter = folder_of(place), filters.wanted()
     journal = Journal(folder.root, folder.space)
-    found, following = last_records(journal, wanted, max(number, 0))
+    records, following = last_of(journal, record_filter, max(number, 0))
 
     def show(record: Record) -> None:
         print(record_to_json(record).decode() if json else readable(record, colours=colours), flush=follow)
 
-    for record in found:
+    for record in records:
         show(record)
     if follow:
-        for record in _followed(journal, wanted, following):
+        for record in _followed(journal, record_filter, following):
             show(record)
     return 0
 
 
-def _followed(journal: Journal, wanted: RecordFilter, start: int) -> Iterator[Record]:
+def _followed(journal: Journal, record_filter: RecordFilter, start: int) -> Iterator[Record]:
     """Yield the matching records as they are written, even before they are durable on disk."""
-    for record in journal.follow(start, control=wanted.only_control, synced_only=False):
-        if wanted.is_after_end(record):
+    for record in journal.follow(start, control=record_filter.only_control, synced_only=False):
+        if record_filter.is_over(record):
             return
-        if wanted.selects(record):
+        if record_filter.has(record):
             yield record
 
 
@@ -138,10 +138,7 @@ def files(*, place: JournalLocation = _here, control: _Flag = False, frames: _Fl
         Print a DuckDB statement that reads the files, instead of their paths.
     """
     folder = folder_of(place)
-    endings = [ending for ending, wanted in ((CONTROL_SUFFIX, control), (FRAMES_SUFFIX, frames)) if wanted] or [
-        CONTROL_SUFFIX,
-        FRAMES_SUFFIX,
-    ]
+    endings = [ending for ending, selected in ((CONTROL, control), (FRAMES, frames)) if selected] or [CONTROL, FRAMES]
     if sql:
         print(_statement(folder, endings))
         return 0
@@ -157,7 +154,9 @@ def files(*, place: JournalLocation = _here, control: _Flag = False, frames: _Fl
 def _statement(folder: JournalFolder, endings: list[str]) -> str:
     """Return a statement that reads every record once, even if files are sealed or compacted in the meantime."""
     # A path may contain special characters of glob patterns or SQL strings.
-    sealed = "".join(f"[{each}]" if each in "[*?" else each for each in str(folder.sealed.absolute()))
+    sealed = "".join(
+        f"[{character}]" if character in "[*?" else character for character in str(folder.sealed.absolute())
+    )
     globs = ", ".join("'" + f"{sealed}/*/*/*{ending}".replace("'", "''") + "'" for ending in endings)
     return f"SELECT * FROM read_parquet([{globs}], hive_partitioning = true) ORDER BY position;"
 
@@ -188,7 +187,7 @@ def export(
     output
         The file to write; by default -, standard output, which supports only jsonl.
     """
-    folder, wanted = folder_of(place), filters.wanted()
+    folder, record_filter = folder_of(place), filters.wanted()
     journal = Journal(folder.root, folder.space)
     if to == "mcap" and output == STDOUT:
         raise UsageError("an MCAP file cannot be written to standard output: give a file with --output")
@@ -196,8 +195,8 @@ def export(
     read: list[int] = []
     try:
         with bar("exporting") as progress, ExitStack() as stack:
-            file = sys.stdout.buffer if output == STDOUT else stack.enter_context(complete_file(output))
-            count = write(journal, wanted, _tracked(journal, wanted, read, progress), file)
+            file = sys.stdout.buffer if output == STDOUT else stack.enter_context(whole_file(output))
+            count = write(journal, record_filter, _tracked(journal, record_filter, read, progress), file)
     except (CorruptData, RecordsMissing) as problem:
         before = f"; use --through {read[-1]} to export the records before it" if read and output != STDOUT else ""
         raise CommandFailed(f"{problem}{before}") from None
@@ -206,21 +205,21 @@ def export(
     return 0
 
 
-def _jsonl(_journal: Journal, wanted: RecordFilter, records: Iterable[Record], file: IO[bytes]) -> int:
-    return write_jsonl(filter(wanted.selects, records), file)
+def _jsonl(_journal: Journal, record_filter: RecordFilter, records: Iterable[Record], file: IO[bytes]) -> int:
+    return write_jsonl(filter(record_filter.has, records), file)
 
 
-def _mcap(journal: Journal, wanted: RecordFilter, records: Iterable[Record], file: IO[bytes]) -> int:
+def _mcap(journal: Journal, record_filter: RecordFilter, records: Iterable[Record], file: IO[bytes]) -> int:
     from mew.journal.export_mcap import write_mcap
 
-    return write_mcap(journal, wanted, records, file)
+    return write_mcap(journal, record_filter, records, file)
 
 
-def _tracked(journal: Journal, wanted: RecordFilter, read: list[int], progress: Progress) -> Iterator[Record]:
+def _tracked(journal: Journal, record_filter: RecordFilter, read: list[int], progress: Progress) -> Iterator[Record]:
     """Yield the records in the range. Stores the position of the last one in `read` and updates the progress bar."""
-    begin = max(wanted.start_position(journal), journal.first or 0)
-    end = min(each for each in (journal.last or 0, wanted.last) if each is not None)
-    for number, record in enumerate(wanted.candidates(journal)):
+    begin = max(record_filter.begin(journal), journal.first or 0)
+    end = min(position for position in (journal.last or 0, record_filter.last) if position is not None)
+    for number, record in enumerate(record_filter.range_of(journal)):
         if number % _TOLD_EVERY == 0:
             progress(record.position - begin, max(end - begin + 1, 1))
         read[:] = [record.position]

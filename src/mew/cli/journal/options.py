@@ -101,15 +101,15 @@ def folder_of(place: JournalLocation) -> JournalFolder:
 
         configured = load([find_config(Path.cwd())], environ=os.environ).spaces[0]
         root, space = journal_root(configured), space or configured.settings.space_id
-    known = list(spaces_in(root))
-    if not known:
+    known_spaces = list(spaces(root))
+    if not known_spaces:
         raise UsageError(f"no journal at {root}")
     if space is None:
-        if len(known) > 1:
-            raise UsageError(f"{root} contains the journals of {_listed(known)}: choose one with --space")
-        space = known[0]
-    if space not in known:
-        raise UsageError(f"{root} has no journal of space {space!r}, only of {_listed(known)}")
+        if len(known_spaces) > 1:
+            raise UsageError(f"{root} contains the journals of {_listed(known_spaces)}: choose one with --space")
+        space = known_spaces[0]
+    if space not in known_spaces:
+        raise UsageError(f"{root} has no journal of space {space!r}, only of {_listed(known_spaces)}")
     return JournalFolder(root, space)
 
 

@@ -56,7 +56,7 @@ class ShipOptions:
 _usual = ShipOptions()
 
 
-def ship(*, to: str, place: JournalLocation = _here, way: ShipOptions = _usual, json: _Flag = False) -> int:
+def ship(*, to: str, place: JournalLocation = _here, options: ShipOptions = _usual, json: _Flag = False) -> int:
     """Ship the journal to a Kafka topic as it is written, until interrupted.
 
     Resumes after the last shipped record. Only records that are durable on disk are shipped, and retention keeps them
@@ -73,18 +73,18 @@ def ship(*, to: str, place: JournalLocation = _here, way: ShipOptions = _usual, 
     from mew.journal.kafka.address import parse_topic_url
     from mew.journal.kafka.shipper import Shipping, forget_shipper
 
-    address, folders = parse_topic_url(to), _folders(place)
-    if way.forget:
+    address, folders = read_address(to), _folders(place)
+    if options.forget:
         for folder in folders:
             forget_shipper(folder, address)
         return 0
     stop = threading.Event()
     tell = partial(_tell, json=json)
-    ships = {folder.space: Shipping(folder, address, stop, tell, once=way.once) for folder in folders}
-    for each in ships.values():
-        each.begin(from_start=way.from_start)
+    ships = {folder.space: Shipping(folder, address, stop, tell, once=options.once) for folder in folders}
+    for shipping in ships.values():
+        shipping.begin(from_start=options.from_start)
     started = time.monotonic()
-    crew = _Crew(ships, stop, supervised=way.supervised)
+    crew = _Crew(ships, stop, supervised=options.supervised)
     crew.work()
     _sum_up(ships, time.monotonic() - started, json=json)
     for problem in crew.problems:
@@ -95,10 +95,10 @@ def ship(*, to: str, place: JournalLocation = _here, way: ShipOptions = _usual, 
 def _folders(place: JournalLocation) -> list[JournalFolder]:
     if place.journal is None or place.space is not None:
         return [folder_of(place)]
-    found = [JournalFolder(place.journal, space) for space in spaces_in(place.journal)]
-    if not found:
+    folders = [JournalFolder(place.journal, space) for space in spaces(place.journal)]
+    if not folders:
         raise UsageError(f"no journal at {place.journal}")
-    return found
+    return folders
 
 
 class _Crew:
@@ -120,20 +120,20 @@ class _Crew:
             threading.Thread(target=self._run, args=(ship,), name=f"ship {space}", daemon=True)
             for space, ship in self._ships.items()
         ]
-        for each in threads:
-            each.start()
+        for thread in threads:
+            thread.start()
         if self._supervised:
             threading.Thread(target=self._until_end_of_input, name="input", daemon=True).start()
         expected = sum(ship.backlog for ship in self._ships.values())
         with bar("shipping") as progress:
-            while any(each.is_alive() for each in threads):
+            while any(thread.is_alive() for thread in threads):
                 if signals.wait(_LOOK_SECONDS):
                     break
                 done = sum(ship.stats.records for ship in self._ships.values())
                 progress(done, max(done, expected))
         self._stop.set()
-        for each in threads:
-            each.join()
+        for thread in threads:
+            thread.join()
 
     def _run(self, ship: "Shipping") -> None:
         try:
@@ -155,14 +155,14 @@ class _Crew:
         self._stop.set()
 
 
-def _tell(told: "ShippingNotice", *, json: bool) -> None:
+def _tell(event: "Told", *, json: bool) -> None:
     from mew.journal.kafka.shipper import ShippingError
 
     if json:
-        print(msgspec.json.encode({told.event: told}).decode(), flush=True)
+        print(msgspec.json.encode({event.event: event}).decode(), flush=True)
         return
-    said = told.problem if isinstance(told, ShippingError) else "the broker answers again, shipping resumes"
-    print(f"mew: {told.space}: {said}", file=sys.stderr, flush=True)
+    text = event.problem if isinstance(event, ShippingError) else "the broker answers again, shipping resumes"
+    print(f"mew: {event.space}: {text}", file=sys.stderr, flush=True)
 
 
 def _sum_up(ships: "dict[str, Shipping]", seconds: float, *, json: bool) -> None:
@@ -176,7 +176,7 @@ def _sum_up(ships: "dict[str, Shipping]", seconds: float, *, json: bool) -> None
 
 def _lines(ships: "dict[str, Shipping]", seconds: float) -> Sequence[str]:
     return [
-        f"{space}: {each.records:,} records in {each.messages:,} messages, {each.bytes / 10**6:,.1f} MB, "
-        f"in {seconds:.1f} s; next position {each.position:,}"
-        for space, each in ((space, ship.stats) for space, ship in ships.items())
+        f"{space}: {figures.records:,} records in {figures.messages:,} messages, {figures.bytes / 10**6:,.1f} MB, "
+        f"in {seconds:.1f} s; next position {figures.position:,}"
+        for space, figures in ((space, ship.figures) for space, ship in ships.items())
     ]

@@ -51,18 +51,18 @@ def explain(
     json
         Print the answer as JSON.
     """
-    asked = None if envelope is None else _asked(envelope)
+    question = None if envelope is None else _asked(envelope)
     with ExitStack() as stack:
         knowing = _knowing(options, stack, offline=offline)
-        return _explain(knowing, participant, asked, check=check, json=json)
+        return _explain(knowing, participant, question, check=check, json=json)
 
 
-def _explain(knowing: "_Knowing", participant: str, asked: str | bytes | None, *, check: bool, json: bool) -> int:
-    if asked is None:
+def _explain(knowing: "_Knowing", participant: str, question: str | bytes | None, *, check: bool, json: bool) -> int:
+    if question is None:
         answer = knowing.actions(participant)
         print(as_json(answer) if json else "\n".join(_all_told(answer)))
         return 0
-    answer = _answer(knowing, participant, asked)
+    answer = _answer(knowing, participant, question)
     if json:
         print(as_json(answer))
     else:
@@ -164,24 +164,24 @@ def _knowing(options: TargetOptions, stack: ExitStack, *, offline: bool) -> _Kno
     return _Gateway(client)
 
 
-def _answer(knowing: _Knowing, participant: str, asked: str | bytes) -> dict[str, Any]:
+def _answer(knowing: _Knowing, participant: str, question: str | bytes) -> dict[str, Any]:
     """Return the answer for an envelope; for a kind, whether any envelope of this kind could be accepted."""
-    if isinstance(asked, bytes):
-        return knowing.explain(participant, asked)
+    if isinstance(question, bytes):
+        return knowing.explain(participant, question)
     listed = knowing.actions(participant)
-    found = next((each for each in listed["kinds"] if each["kind"] == asked), None)
-    if found is not None:
-        how = "if the envelope matches" if found["conditional"] else "by"
-        return {**found, "allowed": True, "reason": f"allowed {how} {as_json(found['capability'])}"}
-    streams = [each["stream_id"] for each in listed["streams"] if asked in each["kinds"]]
+    kind = next((entry for entry in listed["kinds"] if entry["kind"] == question), None)
+    if kind is not None:
+        how = "if the envelope matches" if kind["conditional"] else "by"
+        return {**kind, "allowed": True, "reason": f"allowed {how} {as_json(kind['capability'])}"}
+    streams = [stream["stream_id"] for stream in listed["streams"] if question in stream["kinds"]]
     if streams:
-        return {"kind": asked, "allowed": True, "streams": streams, "reason": f"on {', '.join(streams)}"}
+        return {"kind": question, "allowed": True, "streams": streams, "reason": f"on {', '.join(streams)}"}
     from mew.protocol.explain import BY_OWNERSHIP
 
-    if asked in BY_OWNERSHIP and listed["error"] is None:
+    if question in BY_OWNERSHIP and listed["error"] is None:
         why = "there is no open stream for which it may send this now"
-        return {"kind": asked, "allowed": False, "streams": [], "reason": why}
-    return knowing.explain(participant, msgspec.json.encode({"kind": asked, "payload": _CONTENT.get(asked, {})}))
+        return {"kind": question, "allowed": False, "streams": [], "reason": why}
+    return knowing.explain(participant, msgspec.json.encode({"kind": question, "payload": _CONTENT.get(question, {})}))
 
 
 def _told(participant: str, answer: dict[str, Any], note: str) -> list[str]:
@@ -211,11 +211,11 @@ def _all_told(answer: dict[str, Any]) -> list[str]:
     """Return everything that may be sent as text: one line per kind, one line per stream."""
     if answer["error"] is not None:
         return [f"{printable(answer['participant'])} may send nothing: {printable(answer['reason'])}"]
-    width = max((len(each["kind"]) for each in answer["kinds"]), default=0)
+    width = max((len(kind["kind"]) for kind in answer["kinds"]), default=0)
     lines = [
-        f"{each['kind']:<{width}}  {'if it matches' if each['conditional'] else 'by'} "
-        f"{printable(as_json(each['capability']))} [{printable(each['source'])}]"
-        for each in answer["kinds"]
+        f"{kind['kind']:<{width}}  {'if it matches' if kind['conditional'] else 'by'} "
+        f"{printable(as_json(kind['capability']))} [{printable(kind['source'])}]"
+        for kind in answer["kinds"]
     ]
-    lines += [f"on {printable(each['stream_id'])}: {', '.join(each['kinds'])}" for each in answer["streams"]]
+    lines += [f"on {printable(stream['stream_id'])}: {', '.join(stream['kinds'])}" for stream in answer["streams"]]
     return lines or [f"{printable(answer['participant'])} may send nothing"]

@@ -77,12 +77,12 @@ class FeedFilter(msgspec.Struct, frozen=True):
         """Whether any stream data can match."""
         return not self.kinds or any(pattern.matches(DATA) for pattern in self.kinds)
 
-    def has(self, seen: FeedEvent) -> bool:
+    def has(self, event: FeedEvent) -> bool:
         """Return whether an event matches. A raw frame counts as `stream/data`."""
         return (
-            (not self.kinds or any(pattern.matches(seen.kind or DATA) for pattern in self.kinds))
-            and (not self.senders or seen.sender in self.senders)
-            and (not self.streams or seen.stream_id in self.streams)
+            (not self.kinds or any(pattern.matches(event.kind or DATA) for pattern in self.kinds))
+            and (not self.senders or event.sender in self.senders)
+            and (not self.streams or event.stream_id in self.streams)
         )
 
 
@@ -149,8 +149,8 @@ class JournalHistory:
         while start < end:
             page = self._page(start, min(PAGE, end - start), control=control)
             for record in page.records:
-                if record.position < end and (seen := record.seen()) is not None:
-                    yield seen
+                if record.position < end and (event := record.seen()) is not None:
+                    yield event
             if page.next <= start:
                 return
             start = page.next
@@ -158,14 +158,14 @@ class JournalHistory:
     def latest(self, number: int, wants: Callable[[FeedEvent], bool], *, data: bool) -> list[FeedEvent]:
         """Return up to `number` latest events that match. Without `data`, no stream data is read to find them."""
         control = None if data else 1
-        found: deque[FeedEvent] = deque()
+        events: deque[FeedEvent] = deque()
         begin, window = self.after, WINDOW
-        while len(found) < number and begin > max(self.first, self.after - FARTHEST):
+        while len(events) < number and begin > max(self.first, self.after - FARTHEST):
             start = max(self.first, begin - window)
             part = self.since(start, begin, control=control)
-            found.extendleft(reversed([seen for seen in part if wants(seen)]))
+            events.extendleft(reversed([event for event in part if wants(event)]))
             begin, window = start, window * 2
-        return list(found)[-number:] if number else []
+        return list(events)[-number:] if number else []
 
     def position_at(self, since: str) -> int:
         """Return the first position at or after a time, given as RFC 3339 in UTC with six digits, as in the API."""
@@ -193,10 +193,10 @@ class EventFeed:
         """Queue an event. Blocks while the queue is full."""
         self._things.put(thing)
 
-    def put_if(self, seen: FeedEvent | None) -> None:
+    def put_if(self, event: FeedEvent | None) -> None:
         """Queue an event, unless it is None."""
-        if seen is not None:
-            self.put(seen)
+        if event is not None:
+            self.put(event)
 
     def next(self, seconds: float) -> FeedEvent | FeedNotice | None:
         """Return the next event, or None on timeout. Raises the error that ended the reading thread."""
@@ -268,22 +268,22 @@ async def _watch(target: GatewayTarget, following: EventFeed) -> None:
         async for message in space.messages(on_missed=missed):
             if isinstance(message, Frame):
                 now = rfc3339(int(time.time() * 1_000_000))
-                seen = FeedEvent(
+                event = FeedEvent(
                     time=now, sender="", stream_id=message.stream_id, frame=message.data, size=len(message.data)
                 )
             else:
                 envelope = message.encode()
                 stream = message.payload.get("stream")
-                named = stream.get("stream_id") if isinstance(stream, dict) else None
-                seen = FeedEvent(
+                stream_id = stream.get("stream_id") if isinstance(stream, dict) else None
+                event = FeedEvent(
                     time=message.ts,
                     sender=message.sender,
                     kind=message.kind,
-                    stream_id=named if isinstance(named, str) else None,
+                    stream_id=stream_id if isinstance(stream_id, str) else None,
                     envelope=envelope,
                     size=len(envelope),
                 )
-            following.put(seen)
+            following.put(event)
 
 
 def has_no_journal(error: MewError) -> bool:
@@ -291,6 +291,11 @@ def has_no_journal(error: MewError) -> bool:
     return isinstance(error, ApiError) and error.error == "not_found"
 
 
-def frame_json(seen: FeedEvent) -> dict[str, Any]:
+def frame_json(event: FeedEvent) -> dict[str, Any]:
     """Return a raw frame as JSON, in the format of an `output_log` (protocol §5)."""
-    return {"frame": frame_body(seen.stream_id, seen.frame or b"")}
+    data = event.frame or b""
+    try:
+        content = {"encoding": "text", "data": data.decode()}
+    except UnicodeDecodeError:
+        content = {"encoding": "base64", "data": base64.b64encode(data).decode()}
+    return {"frame": {"stream_id": event.stream_id, **content}}

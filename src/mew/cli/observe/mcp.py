@@ -39,7 +39,7 @@ Examples:
 
 @app.command(name="list", help_epilogue=_EXAMPLES)
 def list_tools(
-    *who: Annotated[str, Parameter(show_default=False)],
+    *participants: Annotated[str, Parameter(show_default=False)],
     options: TargetOptions = DIRECTORY,
     participant: Annotated[str | None, Parameter(name=("--as", "--participant"))] = None,
     timeout: Annotated[float, Parameter(alias="-t")] = SECONDS,
@@ -49,7 +49,7 @@ def list_tools(
 
     Parameters
     ----------
-    who
+    participants
         The participants to ask; by default all.
     participant
         The participant that asks; by default space.default_participant, else the only person in the space.
@@ -62,14 +62,16 @@ def list_tools(
         raise UsageError(f"--timeout: expected more than 0 seconds, not {timeout:g}")
     client, name = participant_client(options, participant)
     try:
-        found, silent = asyncio.run(_ask_all(observer_socket_target(options), _Asking(client, name), who, timeout))
+        tools_by_participant, silent = asyncio.run(
+            _ask_all(observer_socket_target(options), _Asking(client, name), participants, timeout)
+        )
     finally:
         client.close()
     if json:
-        print(as_json([_told(each, tool) for each, tools in found.items() for tool in tools]))
+        print(as_json([_told(owner, tool) for owner, tools in tools_by_participant.items() for tool in tools]))
     else:
-        _print(found)
-    if silent and (who or not any(found.values())):
+        _print(tools_by_participant)
+    if silent and (participants or not any(tools_by_participant.values())):
         print(f"mew: no answer within {timeout:g} s from {', '.join(silent)}", file=sys.stderr)
     return 0
 
@@ -82,12 +84,12 @@ class _Asking:
         self.name = name
         self.asked: dict[str, str] = {}
 
-    async def ask(self, who: str, cursor: str | None) -> None:
+    async def ask(self, participant_id: str, cursor: str | None) -> None:
         """Request a page. Runs in a thread, because the HTTP client blocks."""
         params = {} if cursor is None else {"cursor": cursor}
-        envelope = {"kind": "mcp/request", "to": [who], "payload": {"method": _LIST, "params": params}}
+        envelope = {"kind": "mcp/request", "to": [participant_id], "payload": {"method": _LIST, "params": params}}
         answer = await asyncio.to_thread(self._client.say, self.name, envelope)
-        self.asked[str(answer["id"])] = who
+        self.asked[str(answer["id"])] = participant_id
 
     def answered(self, envelope: "Envelope") -> str | None:
         """Return the sender if the envelope answers one of our requests."""
@@ -98,29 +100,33 @@ class _Asking:
 
 
 async def _ask_all(
-    target: "GatewayTarget", asking: _Asking, who: tuple[str, ...], timeout: float
+    target: "GatewayTarget", asking: _Asking, participants: tuple[str, ...], timeout: float
 ) -> "tuple[dict[str, list[Tool]], list[str]]":
     """Return the tools of each participant that answered, and the participants that did not answer in time."""
     import mew
 
     async with mew.connect(target.socket_url, space=target.space, token=target.token) as space:
         answers = space.envelopes("mcp/response")
-        present = [each for each in space.view.participants if each != asking.name]
-        wanted = list(who) or present
-        if missing := [each for each in wanted if each not in space.view.participants]:
+        present = [participant_id for participant_id in space.view.participants if participant_id != asking.name]
+        targets = list(participants) or present
+        if missing := [
+            participant_id for participant_id in targets if participant_id not in space.view.participants
+        ]:
             raise CommandFailed(f"not in the space: {', '.join(missing)}; present: {', '.join(present) or 'none'}")
-        for each in wanted:
-            await asking.ask(each, None)
-        found: dict[str, list[Tool]] = {}
+        for participant_id in targets:
+            await asking.ask(participant_id, None)
+        tools: dict[str, list[Tool]] = {}
         try:
             async with asyncio.timeout(timeout):
-                await _hear(answers, asking, found)
+                await _hear(answers, asking, tools)
         except TimeoutError:
             pass
-        return {each: found[each] for each in wanted if each in found}, [each for each in wanted if each not in found]
+        return {name: tools[name] for name in targets if name in tools}, [
+            name for name in targets if name not in tools
+        ]
 
 
-async def _hear(answers: Any, asking: _Asking, found: "dict[str, list[Tool]]") -> None:
+async def _hear(answers: Any, asking: _Asking, tools: "dict[str, list[Tool]]") -> None:
     """Receive answers, and request further pages, until no answer is expected any more."""
     from mew.client import mcp
     from mew.client.errors import McpError
@@ -128,39 +134,43 @@ async def _hear(answers: Any, asking: _Asking, found: "dict[str, list[Tool]]") -
     pages = 0
     while asking.asked:
         envelope = await anext(answers)
-        who = asking.answered(envelope)
-        if who is None:
+        sender = asking.answered(envelope)
+        if sender is None:
             continue
         try:
             page = mcp.decode_value(mcp.decode_value(envelope.payload, mcp.Response).unwrap(), mcp.ListPage)
         except McpError:  # it supports MCP and has no tools
-            found.setdefault(who, [])
+            tools.setdefault(sender, [])
             continue
-        found.setdefault(who, []).extend(page.tools or ())
+        tools.setdefault(sender, []).extend(page.tools or ())
         pages += 1
         if page.next_cursor is not None and pages < PAGES:
-            await asking.ask(who, page.next_cursor)
+            await asking.ask(sender, page.next_cursor)
 
 
-def _told(who: str, tool: "Tool") -> dict[str, Any]:
+def _told(participant_id: str, tool: "Tool") -> dict[str, Any]:
     return {
-        "participant": who,
+        "participant": participant_id,
         "name": tool.name,
         "description": tool.description,
         "input_schema": tool.input_schema,
     }
 
 
-def _print(found: "dict[str, list[Tool]]") -> None:
+def _print(tools_by_participant: "dict[str, list[Tool]]") -> None:
     """Print one line per tool. On a terminal, long descriptions are cut."""
-    rows = [(who, tool.name, _first_line(tool.description)) for who, tools in found.items() for tool in tools]
+    rows = [
+        (owner, tool.name, _first_line(tool.description))
+        for owner, tools in tools_by_participant.items()
+        for tool in tools
+    ]
     if not rows:
         print("no participant offers tools")
         return
     widths = [max(len(row[column]) for row in (("PARTICIPANT", "TOOL", ""), *rows)) for column in (0, 1)]
     room = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
-    for who, name, description in (("PARTICIPANT", "TOOL", "WHAT IT DOES"), *rows):
-        line = f"{who:<{widths[0]}}  {name:<{widths[1]}}  {description}".rstrip()
+    for owner, name, description in (("PARTICIPANT", "TOOL", "WHAT IT DOES"), *rows):
+        line = f"{owner:<{widths[0]}}  {name:<{widths[1]}}  {description}".rstrip()
         print(line if room is None or len(line) <= room else f"{line[: room - 1]}…")
 
 

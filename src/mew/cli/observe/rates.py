@@ -89,8 +89,8 @@ class RateCounter:
         self._bytes[message.sender] += size
         if message.kind == "stream/data":
             self._frames[message.sender] += 1
-            named: Any = message.payload.get("stream")
-            self._stream_bytes[str(named["stream_id"]) if isinstance(named, dict) else ""] += size
+            reference: Any = message.payload.get("stream")
+            self._stream_bytes[str(reference["stream_id"]) if isinstance(reference, dict) else ""] += size
         else:
             self._envelopes[message.sender] += 1
 

@@ -60,7 +60,7 @@ class TailOptions:
 
     def filters(self) -> FeedFilter:
         """Return the options as a filter."""
-        patterns = tuple(KindPattern.parse(each) for each in self.kind)
+        patterns = tuple(KindPattern.parse(pattern) for pattern in self.kind)
         return FeedFilter(patterns, frozenset(self.sender), frozenset(self.stream))
 
 
@@ -92,7 +92,7 @@ _LAST: Final = Begin()
 
 def tail(
     *,
-    wanted: TailOptions = _EVERYTHING,
+    selection: TailOptions = _EVERYTHING,
     begin: Begin = _LAST,
     options: TargetOptions = DIRECTORY,
     json: _Flag = False,
@@ -107,8 +107,8 @@ def tail(
     json
         Print lines of JSON: each envelope as it was sent, a frame as {"frame":…}, a rejection as {"refused":…}.
     """
-    filters = wanted.filters()
-    show = _Shower(filters, frames=wanted.frames or bool(wanted.kind), json=json)
+    filters = selection.filters()
+    show = _Shower(filters, frames=selection.frames or bool(selection.kind), json=json)
     target = observer_target(options)
     with target.client() as client:
         past = _past(client, target.space, filters)
@@ -151,16 +151,16 @@ class _Shower:
         self._counts: dict[str, tuple[int, int]] = {}
         self._since = time.monotonic()
 
-    def wants(self, seen: FeedEvent) -> bool:
+    def wants(self, event: FeedEvent) -> bool:
         """Return whether the event is shown on its own line."""
-        return self._filters.has(seen) and (self.each or not seen.is_data)
+        return self._filters.has(event) and (self.each or not event.is_data)
 
-    def all(self, seen: Iterable[FeedEvent]) -> None:
+    def all(self, events: Iterable[FeedEvent]) -> None:
         """Print earlier events."""
-        for each in seen:
-            if self._counts and self.wants(each):
+        for event in events:
+            if self._counts and self.wants(event):
                 self._tell_counts(0.0)
-            self._take(each)
+            self._take(event)
         self._tell_counts(0.0)
 
     def follow(self, following: EventFeed) -> None:
@@ -179,16 +179,16 @@ class _Shower:
             if thing is None or not following.waiting:
                 sys.stdout.flush()
 
-    def _take(self, seen: FeedEvent) -> None:
-        if not self._filters.has(seen):
+    def _take(self, event: FeedEvent) -> None:
+        if not self._filters.has(event):
             return
-        if seen.is_data and not self.each:
-            frames, total = self._counts.get(seen.stream_id or "", (0, 0))
-            self._counts[seen.stream_id or ""] = frames + 1, total + seen.size
+        if event.is_data and not self.each:
+            frames, total = self._counts.get(event.stream_id or "", (0, 0))
+            self._counts[event.stream_id or ""] = frames + 1, total + event.size
         elif self._json:
-            print(_json(seen))
+            print(_json(event))
         else:
-            print(line(seen, self._paint))
+            print(line(event, self._paint))
 
     def _tell_counts(self, seconds: float) -> None:
         for stream_id, (frames, total) in self._counts.items():
@@ -196,16 +196,16 @@ class _Shower:
         self._counts, self._since = {}, time.monotonic()
 
 
-def _json(seen: FeedEvent) -> str:
-    if seen.refused is not None:
-        told = {"participant": seen.sender, "kind": seen.kind, "stream_id": seen.stream_id}
-        return as_json({"refused": {"error": seen.refused, **told, "ts": seen.time}})
-    if seen.envelope is not None:
-        return seen.envelope.decode()
-    if seen.withheld:
-        return as_json({"frame": {"stream_id": seen.stream_id, "withheld": True}})
-    return as_json(frame_json(seen))
+def _json(event: FeedEvent) -> str:
+    if event.refused is not None:
+        refusal = {"participant": event.sender, "kind": event.kind, "stream_id": event.stream_id}
+        return as_json({"refused": {"error": event.refused, **refusal, "ts": event.time}})
+    if event.envelope is not None:
+        return event.envelope.decode()
+    if event.withheld:
+        return as_json({"frame": {"stream_id": event.stream_id, "withheld": True}})
+    return as_json(frame_json(event))
 
 
-def _say(told: str) -> None:
-    print(f"mew: {told}", file=sys.stderr, flush=True)
+def _say(text: str) -> None:
+    print(f"mew: {text}", file=sys.stderr, flush=True)

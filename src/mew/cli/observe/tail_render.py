@@ -34,27 +34,29 @@ class Paint:
 
     def name(self, text: str, width: int = 0) -> str:
         """Return the name of a participant in its color."""
-        shown = printable("gateway" if text == _GATEWAY else text).ljust(width)
-        return self(shown, FAINT if text == _GATEWAY else _NAMES[zlib.crc32(text.encode()) % len(_NAMES)])
+        name = printable("gateway" if text == _GATEWAY else text).ljust(width)
+        return self(name, FAINT if text == _GATEWAY else _NAMES[zlib.crc32(text.encode()) % len(_NAMES)])
 
 
-def line(seen: FeedEvent, paint: Paint) -> str:
+def line(event: FeedEvent, paint: Paint) -> str:
     """Return the line for an event."""
-    clock, sender = paint(seen.time[_CLOCK], FAINT), paint.name(seen.sender or "?", 12)
-    kind = printable(seen.kind or "frame")
-    if seen.refused is not None:
-        about = f" on {printable(seen.stream_id)}" if seen.stream_id else ""
-        return f"{clock} {sender} {paint(f'{kind} refused: {printable(seen.refused)}{about}', RED)}"
-    if seen.envelope is None:
-        shown = "for other recipients" if seen.withheld else excerpt(seen.frame or b"")
-        return f"{clock} {sender} {paint('frame', FAINT)} {printable(seen.stream_id or '')} {shown}".rstrip()
-    envelope = msgspec.json.decode(seen.envelope)
+    clock, sender = paint(event.time[_CLOCK], FAINT), paint.name(event.sender or "?", 12)
+    kind = printable(event.kind or "frame")
+    if event.refused is not None:
+        about = f" on {printable(event.stream_id)}" if event.stream_id else ""
+        return f"{clock} {sender} {paint(f'{kind} refused: {printable(event.refused)}{about}', RED)}"
+    if event.envelope is None:
+        content = "for other recipients" if event.withheld else excerpt(event.frame or b"")
+        return f"{clock} {sender} {paint('frame', FAINT)} {printable(event.stream_id or '')} {content}".rstrip()
+    envelope = msgspec.json.decode(event.envelope)
     to = envelope.get("to") or []
-    whom = f" → {', '.join(paint.name(str(each)) for each in to)}" if to and seen.sender != _GATEWAY else ""
+    recipients = (
+        f" → {', '.join(paint.name(str(recipient)) for recipient in to)}" if to and event.sender != _GATEWAY else ""
+    )
     payload = envelope.get("payload")
-    words = said(kind, payload if isinstance(payload, dict) else {}, seen.stream_id)
+    words = said(kind, payload if isinstance(payload, dict) else {}, event.stream_id)
     colour = RED if kind in {"stream/error", "system/error", "mcp/reject"} else BOLD if kind == "chat" else ""
-    return f"{clock} {sender} {paint(kind, FAINT)}{whom} {paint(words, colour) if colour else words}".rstrip()
+    return f"{clock} {sender} {paint(kind, FAINT)}{recipients} {paint(words, colour) if colour else words}".rstrip()
 
 
 def counted(stream_id: str, frames: int, total: int, seconds: float, paint: Paint) -> str:
@@ -79,16 +81,16 @@ def said(kind: str, payload: dict[str, Any], stream_id: str | None) -> str:
     """Return the content of an envelope: its main field if the kind is known, else its payload as JSON."""
     words = _WORDS.get(kind)
     try:
-        told = None if words is None else words(payload)
+        text = None if words is None else words(payload)
     except (KeyError, TypeError, AttributeError):
         # The payload of a participant may not have the usual fields.
-        told = None
-    if told is None:
+        text = None
+    if text is None:
         stream = f"{stream_id} " if stream_id else ""
-        left = {name: each for name, each in payload.items() if name not in {"stream", "stream_id"}}
-        told = stream + (msgspec.json.encode(left).decode() if left else "")
-    shown = printable(told)
-    return shown if len(shown) <= SHOWN else f"{shown[:SHOWN]}…"
+        left = {name: value for name, value in payload.items() if name not in {"stream", "stream_id"}}
+        text = stream + (msgspec.json.encode(left).decode() if left else "")
+    line_text = printable(text)
+    return line_text if len(line_text) <= SHOWN else f"{line_text[:SHOWN]}…"
 
 
 def _presence(payload: dict[str, Any]) -> str:
@@ -106,9 +108,9 @@ def _request(payload: dict[str, Any]) -> str:
 
 def _opened(payload: dict[str, Any]) -> str:
     about = payload.get("description") or payload.get("intent") or ""
-    named = payload["stream"]
-    owner = payload.get("owner") or named.get("owner")
-    return f"{named['stream_id']} of {owner}: {about}" if about else f"{named['stream_id']} of {owner}"
+    stream = payload["stream"]
+    owner = payload.get("owner") or stream.get("owner")
+    return f"{stream['stream_id']} of {owner}: {about}" if about else f"{stream['stream_id']} of {owner}"
 
 
 def _writers(payload: dict[str, Any]) -> str:

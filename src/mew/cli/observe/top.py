@@ -110,10 +110,10 @@ _MOST: Final = 200
 
 
 def _heading(rates: Rates) -> str:
-    envelopes = sum(each.envelopes for each in rates.participants)
-    frames = sum(each.frames or 0 for each in rates.streams)
+    envelopes = sum(participant.envelopes for participant in rates.participants)
+    frames = sum(stream.frames or 0 for stream in rates.streams)
     missed = f", {rates.missed:,.0f}/s too fast to count" if rates.missed else ""
-    present = sum(each.present for each in rates.participants)
+    present = sum(participant.present for participant in rates.participants)
     return (
         f"{present} present, {len(rates.streams)} open streams: {envelopes:,.1f} envelopes/s, {frames:,.1f} frames/s, "
         f"{size(round(rates.bytes))}/s{missed}"
@@ -122,13 +122,13 @@ def _heading(rates: Rates) -> str:
 
 def _person(rates: ParticipantRates) -> tuple[str, ...]:
     name = rates.id if rates.present else f"{rates.id} (left)"
-    shown = (f"{rates.envelopes:,.1f}", f"{rates.frames:,.1f}", size(round(rates.bytes)), rates.last_kind or "-")
-    return tuple(map(printable, (name, *shown)))
+    columns = (f"{rates.envelopes:,.1f}", f"{rates.frames:,.1f}", size(round(rates.bytes)), rates.last_kind or "-")
+    return tuple(map(printable, (name, *columns)))
 
 
 def _stream(rates: StreamRates) -> tuple[str, ...]:
     owner = rates.owner if rates.owner_connected else f"{rates.owner} (away)"
-    others = ", ".join(each for each in rates.writers if each != rates.owner) or "-"
+    others = ", ".join(writer for writer in rates.writers if writer != rates.owner) or "-"
     flow = "?" if rates.frames is None else f"{rates.frames:,.1f}"
     amount = "?" if rates.bytes is None else size(round(rates.bytes))
     return tuple(map(printable, (rates.stream_id, owner, others, flow, amount, f"{rates.total:,}", rates.status)))
@@ -136,8 +136,8 @@ def _stream(rates: StreamRates) -> tuple[str, ...]:
 
 def _rows(rates: Rates) -> tuple[list[tuple[str, ...]], list[tuple[str, ...]]]:
     """Return the rows, those with the highest rates first."""
-    people = sorted(rates.participants, key=lambda each: -(each.envelopes + each.frames))[:_MOST]
-    streams = sorted(rates.streams, key=lambda each: -(each.frames or 0))[:_MOST]
+    people = sorted(rates.participants, key=lambda participant: -(participant.envelopes + participant.frames))[:_MOST]
+    streams = sorted(rates.streams, key=lambda stream: -(stream.frames or 0))[:_MOST]
     return list(map(_person, people)), list(map(_stream, streams))
 
 

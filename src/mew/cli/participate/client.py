@@ -96,31 +96,31 @@ async def _connect(at: GatewayTarget, pipes: Pipes, stay: float | None) -> int:
     from mew.cli.participate import client_io
     from mew.cli.participate.client_io import LineSender, note
 
-    taken = client_io.STDIN if pipes.fifo_in is None else client_io.open_fifo(pipes.fifo_in)
-    given = client_io.STDOUT
+    source = client_io.STDIN if pipes.fifo_in is None else client_io.open_fifo(pipes.fifo_in)
+    sink = client_io.STDOUT
     if pipes.output_file is not None:
-        given = client_io.open_file(pipes.output_file)
+        sink = client_io.open_file(pipes.output_file)
     elif pipes.fifo_out is not None:
-        given = client_io.open_fifo(pipes.fifo_out)
+        sink = client_io.open_fifo(pipes.fifo_out)
     stopped = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stopped.set)
     async with mew.connect(at.url, space=at.space, token=at.token, participant=at.participant) as space:
-        said = LineSender(space)
-        conversation = _Conversation(space, said, client_io.PipeWriter(given))
-        note(f"{space.participant_id} is in space {space.id}")
-        for_ever = stay is None and given != client_io.STDOUT
-        speaking = conversation.speak(client_io.PipeLines(taken), None if for_ever else stay or 0.0)
+        sender = LineSender(space)
+        conversation = _Conversation(space, sender, client_io.PipeWriter(sink))
+        note(f"{space.me} is in space {space.id}")
+        for_ever = stay is None and sink != client_io.STDOUT
+        speaking = conversation.speak(client_io.PipeLines(source), None if for_ever else stay or 0.0)
         await conversation.hold(speaking, stopped)
-    return int(said.in_doubt)
+    return int(sender.in_doubt)
 
 
 class _Conversation:
     """Sends the lines of the input and writes the received messages."""
 
-    def __init__(self, space: "Space", said: "LineSender", writer: "PipeWriter") -> None:
+    def __init__(self, space: "Space", sender: "LineSender", writer: "PipeWriter") -> None:
         """Subscribe to all messages, starting with the welcome."""
         self._space = space
-        self._said = said
+        self._said = sender
         self._writer = writer
         self._messages: Subscription[Message] = space.messages(on_overflow=_missed)
 
@@ -164,12 +164,12 @@ class _Conversation:
         async for line in lines:
             number += 1
             try:
-                found = read(line, self._space.view.streams)
+                line_message = read(line, self._space.view.streams)
             except BadLine as error:
                 note(f"line {number}: {error}")
                 continue
-            if found is not None:
-                await self._said.send(number, found.message)
+            if line_message is not None:
+                await self._said.send(number, line_message.message)
         if stay is None:
             await asyncio.Event().wait()
         else:
@@ -218,10 +218,10 @@ def _object(line: bytes) -> dict[str, Any] | None:
     if not line.startswith(b"{"):
         return None
     try:
-        found: dict[str, Any] = msgspec.json.decode(line)
+        fields: dict[str, Any] = msgspec.json.decode(line)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise BadLine(f"not an envelope: {error}") from None
-    return found
+    return fields
 
 
 def _text(line: bytes) -> str:

@@ -75,17 +75,17 @@ class PipeLines:
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
         """Yield each line as soon as it is complete. The last line needs no line break."""
-        held = bytearray()
+        buffer = bytearray()
         while piece := await self._pieces.get():
-            held += piece
-            *lines, rest = held.split(b"\n")
-            held = bytearray(rest)
-            if len(held) > LONGEST:
+            buffer += piece
+            *lines, rest = buffer.split(b"\n")
+            buffer = bytearray(rest)
+            if len(buffer) > LONGEST:
                 raise UsageError(f"a line is longer than {LONGEST} bytes")
             for line in lines:
                 yield bytes(line)
-        if held:
-            yield bytes(held)
+        if buffer:
+            yield bytes(buffer)
 
 
 class PipeWriter:

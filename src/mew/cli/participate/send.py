@@ -97,10 +97,10 @@ def _content(text: tuple[str, ...], kind: str, payload: str | None) -> Any:
         text = ("-",)
     if kind != CHAT:
         raise UsageError(f"a text is only valid for a chat: give the payload of {kind} with --payload")
-    said = text_of("standard input", read_bytes("text", "-")).rstrip("\n") if text == ("-",) else " ".join(text)
-    if not said:
+    content = text_of("standard input", read_bytes("text", "-")).rstrip("\n") if text == ("-",) else " ".join(text)
+    if not content:
         raise UsageError("the text is empty")
-    return {"text": said}
+    return {"text": content}
 
 
 def told(answer: dict[str, Any]) -> str:

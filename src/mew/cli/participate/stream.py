@@ -21,7 +21,7 @@ _As = Annotated[str | None, Parameter(name=("--as", "--participant"))]
 
 
 def _examples(*lines: str) -> str:
-    return "\n".join(["Examples:", "", *(f"  mew stream {each}" for each in lines)])
+    return "\n".join(["Examples:", "", *(f"  mew stream {line}" for line in lines)])
 
 
 @app.command(help_epilogue=_examples("ls", "ls --json", "ls --interval 0"))
@@ -37,12 +37,12 @@ def ls(*, interval: float = 1.0, options: TargetOptions = DIRECTORY, json: _Flag
     """
     from mew.cli.participate.stream_tail import listed, table
 
-    found = listed(observer_socket_target(options), max(interval, 0.0))
+    streams = listed(observer_socket_target(options), max(interval, 0.0))
     if json:
-        for entry in found:
+        for entry in streams:
             print(as_json(entry))
     else:
-        print(table(found))
+        print(table(streams))
     return 0
 
 
@@ -73,18 +73,18 @@ class Described:
 
     def payload(self) -> dict[str, Any]:
         """Return the properties as a payload."""
-        given: dict[str, Any] = {
+        fields: dict[str, Any] = {
             "description": self.description,
             "content_type": self.content_type,
             "formats": None if self.formats is None else value_of("--formats", self.formats),
             "target": self.target or None,
         }
-        for each in self.field:
-            name, mark, text = each.partition("=")
+        for assignment in self.field:
+            name, mark, text = assignment.partition("=")
             if not mark or not name:
-                raise UsageError(f"--field {each}: expected name=JSON, such as rate=60")
-            given[name] = value_of(f"--field {name}", text)
-        return {name: value for name, value in given.items() if value is not None}
+                raise UsageError(f"--field {assignment}: expected name=JSON, such as rate=60")
+            fields[name] = value_of(f"--field {name}", text)
+        return {name: value for name, value in fields.items() if value is not None}
 
 
 _ANY: Final = Described()
@@ -208,15 +208,15 @@ def feed(
 def _change(kind: str, payload: dict[str, Any], participant: str | None, options: TargetOptions, *, json: bool) -> int:
     """Send one envelope about a stream and print the result."""
     client, name = participant_client(options, participant)
-    left = {each: value for each, value in payload.items() if value is not None}
+    left = {name: value for name, value in payload.items() if value is not None}
     with client:
         answer = client.say(name, {"kind": kind, "payload": left})
     if json:
         print(as_json(answer))
         return 0
     writers, owner = answer.get("authorized_writers"), answer.get("new_owner")
-    told = [one_line(str(payload["stream_id"])), *([f"owner {owner}"] if owner else [])]
-    print(": ".join([" ".join(told), f"writers {', '.join(writers)}" if writers else "ended"]))
+    parts = [one_line(str(payload["stream_id"])), *([f"owner {owner}"] if owner else [])]
+    print(": ".join([" ".join(parts), f"writers {', '.join(writers)}" if writers else "ended"]))
     return 0
 
 

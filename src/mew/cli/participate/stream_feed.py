@@ -98,40 +98,40 @@ def _parts(source: IO[bytes], idle: Callable[[], None]) -> Iterator[bytes]:
 
 
 def _lines(source: IO[bytes], idle: Callable[[], None]) -> Iterator[bytes]:
-    held = b""
+    rest = b""
     for part in _parts(source, idle):
-        *lines, held = (held + part).split(b"\n")
+        *lines, rest = (rest + part).split(b"\n")
         yield from (line.removesuffix(b"\r") for line in lines)
-        if len(held) > LARGEST:
+        if len(rest) > LARGEST:
             raise UsageError(f"a line is longer than {LARGEST} bytes: send bytes with --binary")
-    if held:
-        yield held
+    if rest:
+        yield rest
 
 
 def _chunks(source: IO[bytes], chunk: int, idle: Callable[[], None]) -> Iterator[bytes]:
-    held = bytearray()
+    buffer = bytearray()
     for part in _parts(source, idle):
-        held += part
-        while len(held) >= chunk:
-            yield bytes(held[:chunk])
-            del held[:chunk]
-    if held:
-        yield bytes(held)
+        buffer += part
+        while len(buffer) >= chunk:
+            yield bytes(buffer[:chunk])
+            del buffer[:chunk]
+    if buffer:
+        yield bytes(buffer)
 
 
 def _prefixed(source: IO[bytes], idle: Callable[[], None]) -> Iterator[bytes]:
-    held = bytearray()
+    buffer = bytearray()
     for part in _parts(source, idle):
-        held += part
-        while len(held) >= _LENGTH.size:
-            (length,) = _LENGTH.unpack_from(held)
+        buffer += part
+        while len(buffer) >= _LENGTH.size:
+            (length,) = _LENGTH.unpack_from(buffer)
             if length > LARGEST:
                 raise UsageError(f"a piece has {length} bytes, more than {LARGEST}: is each length four bytes?")
-            if len(held) < _LENGTH.size + length:
+            if len(buffer) < _LENGTH.size + length:
                 break
-            yield bytes(held[_LENGTH.size : _LENGTH.size + length])
-            del held[: _LENGTH.size + length]
-    if held:
+            yield bytes(buffer[_LENGTH.size : _LENGTH.size + length])
+            del buffer[: _LENGTH.size + length]
+    if buffer:
         raise UsageError("standard input ended in the middle of a piece")
 
 
@@ -175,8 +175,8 @@ class Feed:
         self.count += 1
 
     def _envelope(self, content: Any) -> dict[str, Any]:
-        named = {"stream_id": self._stream_id, "sequence": self._sequence}
-        return {"kind": "stream/data", "payload": {**named, **self._format, "content": content}}
+        stream = {"stream_id": self._stream_id, "sequence": self._sequence}
+        return {"kind": "stream/data", "payload": {**stream, **self._format, "content": content}}
 
     def stay(self) -> None:
         """Send a heartbeat while there is no input."""

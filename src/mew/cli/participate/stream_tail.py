@@ -60,24 +60,24 @@ def table(entries: list[dict[str, Any]]) -> str:
     rows = [_COLUMNS, *map(_row, entries)]
     widths = [max(len(row[column]) for row in rows) for column in range(len(_COLUMNS))]
     lines = ("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) for row in rows)
-    return "\n".join(each.rstrip() for each in lines)
+    return "\n".join(line.rstrip() for line in lines)
 
 
 def _row(entry: dict[str, Any]) -> tuple[str, ...]:
-    known, rate = entry["stream"], entry["rate"]
-    owner = entry["owner"] + ("" if known["owner_connected"] else " (away)")
-    others = [each for each in entry["authorized_writers"] if each != entry["owner"]]
+    stream, rate = entry["stream"], entry["rate"]
+    owner = entry["owner"] + ("" if stream["owner_connected"] else " (away)")
+    others = [writer for writer in entry["authorized_writers"] if writer != entry["owner"]]
     about = entry.get("description") or entry.get("intent") or entry.get("content_type") or ""
-    shown = (
+    columns = (
         entry["stream_id"],
         owner,
         ", ".join(others) or "-",
-        known["status"],
-        f"{known['frames']:,}",
+        stream["status"],
+        f"{stream['frames']:,}",
         "-" if rate is None else f"{rate:,.1f}/s",
         str(about),
     )
-    return tuple(map(printable, shown))
+    return tuple(map(printable, columns))
 
 
 def read(target: GatewayTarget, stream_id: str, form: Form, count: int | None) -> int:
@@ -113,8 +113,8 @@ async def _print(frames: Subscription[Frame[Any]], form: Form, count: int | None
 def _require(space: Space, stream_id: str) -> None:
     stream = space.view.streams.get(stream_id)
     if stream is None:
-        known = ", ".join(map(one_line, space.view.streams)) or "none"
-        raise RequestRefused(f"there is no stream {one_line(stream_id)!r}; the open streams are: {known}")
+        open_streams = ", ".join(map(one_line, space.view.streams)) or "none"
+        raise RequestRefused(f"there is no stream {one_line(stream_id)!r}; the open streams are: {open_streams}")
     if not receives(space.view, stream):
         targets = ", ".join(map(one_line, stream.entry["target"]))
         raise RequestRefused(f"{one_line(stream_id)} is sent only to {targets}: an observer does not receive it")
@@ -153,9 +153,13 @@ def _line(frame: Frame[Any], data: bytes) -> str:
 
 
 def _json(frame: Frame[Any]) -> str:
-    if frame.sender is None:
-        return as_json(frame_body(frame.stream_id, frame.data))
-    fields: dict[str, Any] = {"stream_id": frame.stream_id, "from": frame.sender, "sequence": frame.sequence}
-    if frame.format_id is not None:
-        fields["format_id"] = frame.format_id
-    return as_json({**fields, "content": msgspec.Raw(frame.data)})
+    line: dict[str, Any] = {"stream_id": frame.stream_id}
+    if frame.sender is not None:
+        line |= {"from": frame.sender, "sequence": frame.sequence}
+        if frame.format_id is not None:
+            line["format_id"] = frame.format_id
+        return as_json({**line, "content": msgspec.Raw(frame.data)})
+    try:
+        return as_json({**line, "encoding": "text", "data": frame.data.decode()})
+    except UnicodeDecodeError:
+        return as_json({**line, "encoding": "base64", "data": frame.data})

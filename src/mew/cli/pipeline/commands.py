@@ -284,27 +284,27 @@ def state(
     journal, folder = _places(place)
     lake = Lake(folder)
     when = int(at) if at.isdecimal() else (instant("--at", at) or 0) / 1_000_000
-    named, open_session = space or _only_space(lake), _opening(folder, by)
+    space_id, open_session = space or _only_space(lake), _opening(folder, by)
     if open_session is None:
-        found = moment(lake, journal, named, when, participant)
+        point_in_time = moment(lake, journal, space_id, when, participant)
     else:
         from mew.pipeline.lookup import on_spark
 
         with spark(folder, open_session) as session:
             engine = on_spark.engine(session, folder, journal)
-            found = moment(lake, journal, named, when, participant, engine)
-    print(found.welcome.decode())
+            point_in_time = moment(lake, journal, space_id, when, participant, engine)
+    print(point_in_time.welcome.decode())
     return 0
 
 
 def _only_space(lake: Any) -> str:
     progress = lake.progress()
-    known = sorted(progress.positions) if progress is not None else []
-    if len(known) == 1:
-        return str(known[0])
-    if not known:
+    space_ids = sorted(progress.positions) if progress is not None else []
+    if len(space_ids) == 1:
+        return str(space_ids[0])
+    if not space_ids:
         raise UsageError(f"{lake.path} has no tables yet: build them with `mew pipeline run`")
-    raise UsageError(f"{lake.path} contains the spaces {', '.join(known)}: choose one with --space")
+    raise UsageError(f"{lake.path} contains the spaces {', '.join(space_ids)}: choose one with --space")
 
 
 @app.command(help_epilogue=_examples("audit", "audit --json"))

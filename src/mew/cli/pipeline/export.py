@@ -91,8 +91,8 @@ def report(
 
     journal, folder = _places(place)
     lake = open_lake(folder, journal=journal)
-    found = scopes(lake, space=space, since=instant("--since", since), until=instant("--until", until))
-    text = page([gather(lake, each) for each in found], lake.progress)
-    replace_file(output, text.encode())
-    print(f"{output}: {len(text.encode()) / 1000:,.0f} kB about {', '.join(each.space for each in found)}")
+    report_scopes = scopes(lake, space=space, since=instant("--since", since), until=instant("--until", until))
+    text = page([gather(lake, scope) for scope in report_scopes], lake.progress)
+    _write(output, text.encode())
+    print(f"{output}: {len(text.encode()) / 1000:,.0f} kB about {', '.join(scope.space for scope in report_scopes)}")
     return 0

@@ -62,8 +62,8 @@ def asked(sql: str, journal: Path, lake: Path, open_session: OpenSession | None)
         return
     from mew.pipeline.lookup import on_spark
 
-    with spark(lake, open_session) as session, on_spark.query(session, lake, sql, journal=journal) as found:
-        yield found
+    with spark(lake, open_session) as session, on_spark.query(session, lake, sql, journal=journal) as result:
+        yield result
 
 
 @contextmanager
@@ -110,18 +110,18 @@ def summary(progress: "Progress", lag: "Mapping[str, Lag]") -> str:
     return f"batch {progress.batch}: {total:.1f} s ({seconds})\nrows\n{rows}\nspaces, up to\n{spaces}"
 
 
-def watched(told: "Told") -> str:
+def watched(event: "Told") -> str:
     """Return an event of a watch as one line."""
     from mew.pipeline.jobs.watching import CompactionDone, Notice, WatchError
 
-    if isinstance(told, WatchError):
-        return told.problem if told.space is None else f"{told.space}: {told.problem}"
-    if isinstance(told, CompactionDone):
-        return f"compacted {', '.join(told.tables)}"
-    if isinstance(told, Notice):
-        return told.line
-    lags = (f"{space} {_behind(lag)}" for space, lag in sorted(told.lag.items()))
-    return f"batch {told.progress.batch}: {told.records:,} records in {told.seconds:.2f} s; {'; '.join(lags)}"
+    if isinstance(event, WatchError):
+        return event.problem if event.space is None else f"{event.space}: {event.problem}"
+    if isinstance(event, CompactionDone):
+        return f"compacted {', '.join(event.tables)}"
+    if isinstance(event, Notice):
+        return event.line
+    lags = (f"{space} {_behind(lag)}" for space, lag in sorted(event.lag.items()))
+    return f"batch {event.progress.batch}: {event.records:,} records in {event.seconds:.2f} s; {'; '.join(lags)}"
 
 
 def _behind(lag: "Lag | None") -> str:

@@ -32,8 +32,8 @@ def read(section: dict[str, object], file: Path) -> PipelineSettings:
     """Parse the section. Raises `BadSetting` with the file and the invalid key."""
     unknown = sorted(section.keys() - set(PipelineSettings.__struct_fields__))
     if unknown:
-        known = ", ".join(PipelineSettings.__struct_fields__)
-        raise BadSetting(f"{file}: there is no setting pipeline.{unknown[0]}; the settings are {known}")
+        known_settings = ", ".join(PipelineSettings.__struct_fields__)
+        raise BadSetting(f"{file}: there is no setting pipeline.{unknown[0]}; the settings are {known_settings}")
     try:
         return msgspec.convert(section, PipelineSettings)
     except msgspec.ValidationError as problem:
@@ -67,8 +67,8 @@ def land(source: str, lake: "Lake", session: Callable[[], Any]) -> None:
     for arrived in landing_of(source, lake, session).arrivals():
         print(described(arrived), file=sys.stderr, flush=True)
         for alarm in arrived.alarms:
-            for each in alarm.sample:
-                print(f"mew: {alarm.space or 'ingest'}: {each['what']}", file=sys.stderr, flush=True)
+            for message in alarm.sample:
+                print(f"mew: {alarm.space or 'ingest'}: {message['what']}", file=sys.stderr, flush=True)
 
 
 def described(arrived: "IngestResult") -> str:

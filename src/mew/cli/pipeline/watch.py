@@ -77,8 +77,8 @@ class Signals:
         self.is_set = True
         # The second signal uses the system's default action: Python would handle it only between two of its
         # instructions. No cleanup is needed: the next run resumes a planned batch.
-        for each in (signal.SIGINT, signal.SIGTERM):
-            signal.signal(each, signal.SIG_DFL)
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, signal.SIG_DFL)
         os.write(self._write, b"!")
 
     def wait(self, seconds: float) -> bool:
@@ -120,8 +120,8 @@ def watch(
     publisher = _publisher(publishing, spaces_of(journal), socket)  # raises if there is no journal
     folder.mkdir(parents=True, exist_ok=True)
     with ExitStack() as stack:
-        wanted = _Wanted(journal, folder, habits, place.source, publishing.metrics_port)
-        return FAILED if _watched(stack, wanted, publisher, master, json=json) else 0
+        request = _Wanted(journal, folder, habits, place.source, publishing.metrics_port)
+        return FAILED if _watched(stack, request, publisher, master, json=json) else 0
 
 
 class _Wanted(NamedTuple):
@@ -135,22 +135,22 @@ class _Wanted(NamedTuple):
 
 
 def _watched(
-    stack: ExitStack, wanted: _Wanted, publisher: "Publisher | None", master: str | None, *, json: bool
+    stack: ExitStack, request: _Wanted, publisher: "Publisher | None", master: str | None, *, json: bool
 ) -> bool:
     """Watch until stopped. Returns whether something is still wrong at the end."""
     from mew.pipeline.jobs.watching import Watch
     from mew.pipeline.lake import Lake
 
-    lake, stop = Lake(wanted.lake), Signals()
+    lake, stop = Lake(request.lake), Signals()
     stack.enter_context(lake.locked("mew pipeline watch"))
     if publisher is not None:
         stack.enter_context(publisher)
-    spark = _Spark(stack, wanted.lake, master)
-    watching = Watch(wanted.journal, lake, spark, stop, wanted.habits)
-    landing = None if wanted.source is None else _landing(wanted.source, lake, spark, stop)
+    spark = _Spark(stack, request.lake, master)
+    watching = Watch(request.journal, lake, spark, stop, request.habits)
+    landing = None if request.source is None else _landing(request.source, lake, spark, stop)
     watching.land = landing
-    port = wanted.metrics_port
-    meter = None if port is None else _meter(stack, port, wanted.journal, watching, publisher)
+    port = request.metrics_port
+    meter = None if port is None else _meter(stack, port, request.journal, watching, publisher)
     _listen(watching, publisher, meter, json=json)
     wrong = watching.troubles or (publisher is not None and publisher.problem)
     return bool(wrong or (landing is not None and landing.trouble))
@@ -160,10 +160,10 @@ def _listen(watching: "Watch", publisher: "Publisher | None", meter: "WatchMetri
     """Pass each event to the output, the publisher and the metrics."""
     if publisher is not None:
         watching.made = partial(_publish, publisher)
-    for told in watching.run():
-        _say(told, json=json)
+    for event in watching.run():
+        _say(event, json=json)
         if meter is not None:
-            meter.note(told)
+            meter.note(event)
         if publisher is not None:
             _complain(publisher, json=json)
 
@@ -188,35 +188,35 @@ def _landing(source: str, lake: "Lake", spark: "_Spark", stop: Signals) -> "Land
 
 
 def _seconds(every: str) -> float:
-    found = _DURATION.fullmatch(every)
-    if found is None:
+    duration = _DURATION.fullmatch(every)
+    if duration is None:
         raise UsageError(f"--every: expected a time such as 500ms, 1s or 2m, got {every!r}")
-    return float(found[1]) * _SECONDS[found[2]]
+    return float(duration[1]) * _SECONDS[duration[2]]
 
 
 # Publishing
 
 
-def _publisher(wanted: Publishing, spaces: list[str], socket: Path) -> "Publisher | None":
-    if not wanted.publish:
+def _publisher(publishing: Publishing, spaces: list[str], socket: Path) -> "Publisher | None":
+    if not publishing.publish:
         return None
-    space = wanted.space or (spaces[0] if len(spaces) == 1 else None)
+    space = publishing.space or (spaces[0] if len(spaces) == 1 else None)
     if space is None:
         raise UsageError(f"the journal contains the spaces {', '.join(spaces)}: choose one with --space")
-    token = os.environ.get(wanted.token_env)
+    token = os.environ.get(publishing.token_env)
     if not token:
-        raise UsageError(f"--publish requires a token: set the environment variable {wanted.token_env}")
+        raise UsageError(f"--publish requires a token: set the environment variable {publishing.token_env}")
     from mew.pipeline.publishing import Publisher
 
-    return Publisher(wanted.url or address_of(socket), space, token)
+    return Publisher(publishing.url or address_of(socket), space, token)
 
 
-def _publish(publisher: "Publisher", made: "BatchPreview") -> None:
+def _publish(publisher: "Publisher", preview: "BatchPreview") -> None:
     """Publish the final results of a batch."""
     from mew.pipeline.publishing import figures
 
     if publisher.problem is None:
-        publisher.publish(figures(made, publisher.space, publisher.me))
+        publisher.publish(figures(preview, publisher.space, publisher.me))
 
 
 def _complain(publisher: "Publisher", *, json: bool) -> None:
@@ -256,13 +256,13 @@ class _Spark:
 # Printing
 
 
-def _say(told: "Told", *, json: bool) -> None:
+def _say(event: "Told", *, json: bool) -> None:
     from mew.cli.pipeline.query import watched
     from mew.pipeline.jobs.watching import Notice, WatchError
 
     if json:
-        print(msgspec.json.encode({told.event: told}).decode(), flush=True)
-    elif isinstance(told, Notice | WatchError):
-        print(f"mew: {watched(told)}", file=sys.stderr, flush=True)
+        print(msgspec.json.encode({event.event: event}).decode(), flush=True)
+    elif isinstance(event, Notice | WatchError):
+        print(f"mew: {watched(event)}", file=sys.stderr, flush=True)
     else:
-        print(watched(told), flush=True)
+        print(watched(event), flush=True)

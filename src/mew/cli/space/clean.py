@@ -26,21 +26,21 @@ class CleanOptions(msgspec.Struct, frozen=True, kw_only=True):
     force: bool = False
 
 
-def clean_space(directory: Path, wanted: CleanOptions) -> int:
+def clean_space(directory: Path, options: CleanOptions) -> int:
     """Remove the files, or print them in a dry run. Asks for confirmation before it removes tokens and journal."""
     _require_stopped(directory)
-    found = list(dict.fromkeys(_found(directory, wanted)))
-    if wanted.dry_run or not found:
-        for place in found:
+    paths = list(dict.fromkeys(_found(directory, options)))
+    if options.dry_run or not paths:
+        for place in paths:
             print(f"would remove {place.relative_to(directory)}")
-        if not found:
+        if not paths:
             print("nothing to remove")
         return 0
-    if wanted.every and not wanted.force:
+    if options.every and not options.force:
         _confirm(directory)
     with processes.space_lock(directory):
         _require_stopped(directory)  # again: the space may have been started while we waited for an answer
-        for place in found:
+        for place in paths:
             _remove(place)
             print(f"removed {place.relative_to(directory)}")
     return 0
@@ -54,18 +54,18 @@ def _require_stopped(directory: Path) -> None:
     if pids.running:
         raise CommandFailed(f"space {pids.space_id!r} is running: stop it first with `mew space down`")
     if left := processes.left_running(pids):
-        named = ", ".join(left)
+        names = ", ".join(left)
         raise CommandFailed(
-            f"the gateway of space {pids.space_id!r} has died, but {named} still runs: stop it with `mew space down`"
+            f"the gateway of space {pids.space_id!r} has died, but {names} still runs: stop it with `mew space down`"
         )
 
 
-def _found(directory: Path, wanted: CleanOptions) -> Iterator[Path]:
+def _found(directory: Path, options: CleanOptions) -> Iterator[Path]:
     ours = directory / ".mew"
     candidates = [ours / "logs", *_logs(directory)]
-    if not wanted.logs or wanted.every:
+    if not options.logs or options.every:
         candidates += [ours / "pids.json", ours / "admin.sock", ours / "gateway.sock"]
-    if wanted.every:
+    if options.every:
         candidates += [ours / "tokens", ours / "journal"]
     yield from (place for place in candidates if os.path.lexists(place))
 

@@ -347,11 +347,11 @@ def _is_space(directory: Path) -> bool:
     return config_file(directory) is not None or pids_file(directory).is_file()
 
 
-def _config_file(directory: Path, asked: Path | None) -> Path:
+def _config_file(directory: Path, config: Path | None) -> Path:
     """Return the space.yaml. A given path is relative to the space directory, else to the current directory."""
-    if asked is None:
+    if config is None:
         return find_config(directory)
-    places = (directory / asked, asked.absolute())
+    places = (directory / config, config.absolute())
     for place in places:
         if place.is_file():
             return place

@@ -52,13 +52,13 @@ class TemplateAnswers:
 
         if self.port is not None and self.port not in _PORTS:
             raise UsageError(f"--port: {self.port} is not a valid port: expected 1 to 65535")
-        said = {
+        values = {
             NAME: self.name,
             DESCRIPTION: self.description,
             MODEL: self.model,
             PORT: None if self.port is None else str(self.port),
         }
-        return {name: value for name, value in said.items() if value is not None}
+        return {name: value for name, value in values.items() if value is not None}
 
 
 @Parameter(name="*")
@@ -88,8 +88,8 @@ _NOTHING_ASKED: Final = InitQuery()
 def init(
     template: str | None = None,
     *,
-    said: TemplateAnswers = _NOTHING_SAID,
-    asked: InitQuery = _NOTHING_ASKED,
+    answers: TemplateAnswers = _NOTHING_SAID,
+    query: InitQuery = _NOTHING_ASKED,
     force: Annotated[bool, Parameter(alias="-f", negative="", show_default=False)] = False,
 ) -> int:
     """Create a space in this directory: .mew/space.yaml and the other files of a template.
@@ -104,34 +104,35 @@ def init(
     force
         Replace an existing space. Its tokens, journal and logs are kept.
     """
-    if asked.list_templates:
-        return _list(as_json=asked.json)
-    if asked.template_info is not None:
-        return _describe(asked.template_info, as_json=asked.json)
-    return _make(template, said, force=force, as_json=asked.json)
+    if query.list_templates:
+        return _list(as_json=query.json)
+    if query.template_info is not None:
+        return _describe(query.template_info, as_json=query.json)
+    return _make(template, answers, force=force, as_json=query.json)
 
 
-def _make(name: str | None, said: TemplateAnswers, *, force: bool, as_json: bool) -> int:
+def _make(name: str | None, answers: TemplateAnswers, *, force: bool, as_json: bool) -> int:
     from mew.cli.space.templates import USUAL, find_template, make, resolve, write
 
-    directory, values = Path.cwd(), said.values()
-    there = config_file(directory)
-    if there is not None and not force:
+    directory, values = Path.cwd(), answers.values()
+    existing_file = config_file(directory)
+    if existing_file is not None and not force:
         raise CommandFailed(
-            f"this directory already has a space, {there}: start it with `mew up`, or replace it with `init --force`"
+            f"this directory already has a space, {existing_file}: "
+            "start it with `mew up`, or replace it with `init --force`"
         )
     asks = sys.stdin.isatty() and sys.stdout.isatty() and not as_json
     chosen = find_template(name or (_choose() if asks else USUAL), directory, Path.home())
-    known = {"dirname": directory.name or "space", "username": _username(), "date": f"{datetime.now(UTC):%Y-%m-%d}"}
-    filled = resolve(chosen.variables, values, os.environ, known, _ask if asks else None)
-    made = make(chosen, filled, values)
-    write(chosen, made, directory)
-    for warning in made.warnings:
+    defaults = {"dirname": directory.name or "space", "username": _username(), "date": f"{datetime.now(UTC):%Y-%m-%d}"}
+    filled = resolve(chosen.variables, values, os.environ, defaults, _ask if asks else None)
+    space = make(chosen, filled, values)
+    write(chosen, space, directory)
+    for warning in space.warnings:
         print(f"mew: {warning}", file=sys.stderr)
     if as_json:
-        _print_json({"space": made.space_id, "template": chosen.name, "file": str(directory / ".mew" / "space.yaml")})
+        _print_json({"space": space.space_id, "template": chosen.name, "file": str(directory / ".mew" / "space.yaml")})
         return 0
-    print(f"created space {made.space_id!r} in .mew/space.yaml from the template {chosen.name!r}")
+    print(f"created space {space.space_id!r} in .mew/space.yaml from the template {chosen.name!r}")
     for secret in filled.secrets.values():
         if not os.environ.get(secret):
             print(f"set {secret} in the environment before you start the space; it is not stored in any file")
@@ -155,10 +156,10 @@ def _choose() -> str:
     """Ask which template to use."""
     from mew.cli.space.templates import USUAL
 
-    found = _all()
-    for number, each in enumerate(found, 1):
-        print(f"{number:3}  {each.name:<12} {each.description}")
-    names = [each.name for each in found]
+    choices = _all()
+    for number, choice in enumerate(choices, 1):
+        print(f"{number:3}  {choice.name:<12} {choice.description}")
+    names = [choice.name for choice in choices]
     while True:
         answer = _answer(f"Which template? [{USUAL}] ") or USUAL
         if answer.isdecimal() and 0 < int(answer) <= len(names):
@@ -193,13 +194,18 @@ def _all() -> "list[Template]":
 
 
 def _list(*, as_json: bool) -> int:
-    found = _all()
+    choices = _all()
     if as_json:
-        _print_json([{"name": each.name, "description": each.description, "source": each.source} for each in found])
+        _print_json(
+            [
+                {"name": template.name, "description": template.description, "source": template.source}
+                for template in choices
+            ]
+        )
         return 0
-    width = max(len(each.name) for each in found)
-    for each in found:
-        print(f"{each.name:<{width}}  {each.description} ({each.source})")
+    width = max(len(template.name) for template in choices)
+    for template in choices:
+        print(f"{template.name:<{width}}  {template.description} ({template.source})")
     return 0
 
 
@@ -208,20 +214,31 @@ def _describe(name: str, *, as_json: bool) -> int:
 
     from mew.cli.space.templates import find_template
 
-    found = find_template(name, Path.cwd(), Path.home())
-    files = [f".mew/{place}" for _, place in found.files()]
+    template = find_template(name, Path.cwd(), Path.home())
+    files = [f".mew/{place}" for _, place in template.files()]
     if as_json:
-        told = {"name": found.name, "description": found.description, "source": found.source, "files": files}
-        _print_json({**told, "variables": msgspec.to_builtins(found.variables)})
+        description = {
+            "name": template.name,
+            "description": template.description,
+            "source": template.source,
+            "files": files,
+        }
+        _print_json({**description, "variables": msgspec.to_builtins(template.variables)})
         return 0
-    print(f"{found.name} ({found.source})")
-    print(found.description)
-    for each in found.variables:
-        where = f", from {' or '.join(each.env_sources)}" if each.env_sources else ""
-        usual = ", read from the environment" if each.sensitive else f" [{each.default}]" if each.default else ""
-        print(f"  {{{{{each.name}}}}}  {each.description}{usual}{where}")
+    print(f"{template.name} ({template.source})")
+    print(template.description)
+    for variable in template.variables:
+        where = f", from {' or '.join(variable.env_sources)}" if variable.env_sources else ""
+        origin = (
+            ", read from the environment"
+            if variable.sensitive
+            else f" [{variable.default}]"
+            if variable.default
+            else ""
+        )
+        print(f"  {{{{{variable.name}}}}}  {variable.description}{origin}{where}")
     print("creates: " + ", ".join([".mew/space.yaml", *files]))
-    if readme := found.readme():
+    if readme := template.readme():
         print(f"\n{readme.rstrip()}")
     return 0
 

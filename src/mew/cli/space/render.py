@@ -34,13 +34,13 @@ class LogLines:
                 continue
 
     def _of(self, file: Path) -> Iterator[str]:
-        seen, size = self._seen.get(file, 0), file.stat().st_size
-        if size < seen:
-            seen, self._halves[file] = 0, b""
+        position, size = self._seen.get(file, 0), file.stat().st_size
+        if size < position:
+            position, self._halves[file] = 0, b""
         with file.open("rb") as source:
-            source.seek(seen)
+            source.seek(position)
             data = source.read(MOST)
-        self._seen[file] = seen + len(data)
+        self._seen[file] = position + len(data)
         *lines, half = (self._halves.get(file, b"") + data).split(b"\n")
         self._halves[file] = half[:MOST]
         yield from (line.decode(errors="replace") for line in lines)
@@ -49,14 +49,14 @@ class LogLines:
 def readable(line: str) -> str:
     """Return a line of the gateway's log for people, or any other line unchanged, without terminal control codes."""
     try:
-        told = json.loads(line) if line.startswith("{") else None
+        entry = json.loads(line) if line.startswith("{") else None
     except ValueError:
-        told = None
-    if not isinstance(told, dict) or "event" not in told or "level" not in told:
+        entry = None
+    if not isinstance(entry, dict) or "event" not in entry or "level" not in entry:
         return _harmless(line)
-    time = str(told.get("timestamp", ""))[11:19]
-    parts = " ".join(f"{name}={value}" for name, value in told.items() if name not in _HIDDEN)
-    return _harmless(f"{time:<8} {told['level']!s:<7} {told['event']} {parts}".rstrip())
+    time = str(entry.get("timestamp", ""))[11:19]
+    parts = " ".join(f"{name}={value}" for name, value in entry.items() if name not in _HIDDEN)
+    return _harmless(f"{time:<8} {entry['level']!s:<7} {entry['event']} {parts}".rstrip())
 
 
 def _harmless(text: str) -> str:
@@ -129,23 +129,31 @@ def _present(directory: Path) -> list[str] | None:
 
 def show_status(directory: Path, pids: ProcessTable | None, *, json: bool) -> None:
     """Print the status of one space."""
-    told = status_of(directory, pids)
+    status = status_of(directory, pids)
     if json:
-        print(as_json(told))
+        print(as_json(status))
         return
     if pids is None:
         print("not running; start it with `mew space up`")
         return
-    if told["running"]:
+    if status["running"]:
         print(f"space {pids.space_id!r} runs at {pids.url} since {pids.since} (gateway {pids.gateway})")
     else:
         print(f"the gateway of space {pids.space_id!r} has died; stop its remaining processes with `mew space down`")
-    for each in told["participants"]:
-        words = [f"process {each['pid']}" if each["running"] else "process has died"] if each["pid"] else []
-        words += ["in the space" if each["present"] else "not in the space"] if each["present"] is not None else []
-        words += [f"ended: {each['ended']}"] if each["ended"] else []
-        words += [f"not restarted any more: {each['givenUp']}"] if each["givenUp"] else []
-        print(f"  {each['id']:<20} {', '.join(words)}")
+    for participant in status["participants"]:
+        words = (
+            [f"process {participant['pid']}" if participant["running"] else "process has died"]
+            if participant["pid"]
+            else []
+        )
+        words += (
+            ["in the space" if participant["present"] else "not in the space"]
+            if participant["present"] is not None
+            else []
+        )
+        words += [f"ended: {participant['ended']}"] if participant["ended"] else []
+        words += [f"not restarted any more: {participant['givenUp']}"] if participant["givenUp"] else []
+        print(f"  {participant['id']:<20} {', '.join(words)}")
 
 
 def show_spaces(entries: dict[str, RunningSpace], *, json: bool) -> None:

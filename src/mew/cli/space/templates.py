@@ -94,12 +94,12 @@ def sources(directory: Path, home: Path) -> tuple[tuple[str, Path], ...]:
 
 def templates(directory: Path, home: Path) -> list[Template]:
     """Return all templates, sorted by name. A nearer template hides others of the same name."""
-    found: dict[str, Template] = {}
+    found_templates: dict[str, Template] = {}
     for source, folder in sources(directory, home):
         for path in sorted(folder.iterdir()) if folder.is_dir() else ():
-            if (path / SPACE).is_file() and path.name not in found:
-                found[path.name] = read_template(path, source)
-    return [found[name] for name in sorted(found)]
+            if (path / SPACE).is_file() and path.name not in found_templates:
+                found_templates[path.name] = read_template(path, source)
+    return [found_templates[name] for name in sorted(found_templates)]
 
 
 def find_template(name: str, directory: Path, home: Path) -> Template:
@@ -109,24 +109,24 @@ def find_template(name: str, directory: Path, home: Path) -> Template:
     for source, folder in sources(directory, home):
         if name and Path(name).name == name and (folder / name / SPACE).is_file():
             return read_template(folder / name, source)
-    known = ", ".join(each.name for each in templates(directory, home))
-    raise CommandFailed(f"there is no template {name!r}; the templates are: {known}")
+    names = ", ".join(template.name for template in templates(directory, home))
+    raise CommandFailed(f"there is no template {name!r}; the templates are: {names}")
 
 
 def read_template(folder: Path, source: str) -> Template:
     """Read the template in a folder. Without a template.json, it leaves only the space's name open."""
-    path, said = folder / TEMPLATE, _Said()
+    path, description = folder / TEMPLATE, _Said()
     if path.is_file():
         try:
-            said = msgspec.json.decode(path.read_bytes(), type=_Said)
+            description = msgspec.json.decode(path.read_bytes(), type=_Said)
         except (OSError, msgspec.MsgspecError, UnicodeDecodeError) as error:
             raise CommandFailed(f"{path}: {error}") from None
     return Template(
         name=folder.resolve().name,
-        description=" ".join(said.description.split()),
+        description=" ".join(description.description.split()),
         source=source,
         folder=folder,
-        variables=said.variables,
+        variables=description.variables,
     )
 
 
@@ -161,9 +161,9 @@ class Values(msgspec.Struct, frozen=True):
 
 def resolve(
     variables: tuple[Variable, ...],
-    said: Mapping[str, str],
+    answers: Mapping[str, str],
     environ: Mapping[str, str],
-    known: Mapping[str, str],
+    context: Mapping[str, str],
     ask: Ask | None,
 ) -> Values:
     """Return the value of each variable: as given, else as answered, else from the environment, else its default.
@@ -172,31 +172,31 @@ def resolve(
     """
     texts: dict[str, str] = {}
     secrets: dict[str, str] = {}
-    declared = {each.name for each in variables}
-    usual = [Variable(name, default=default) for name, default in _ALWAYS.items() if name not in declared]
-    for each in (*variables, *usual):
-        source = next((name for name in each.env_sources if environ.get(name)), None)
-        if each.sensitive:
-            secrets[each.name] = source or next(iter(each.env_sources), each.name)
-        elif each.name in said:
-            texts[each.name] = said[each.name]
+    declared = {variable.name for variable in variables}
+    builtin = [Variable(name, default=default) for name, default in _ALWAYS.items() if name not in declared]
+    for variable in (*variables, *builtin):
+        source = next((name for name in variable.env_sources if environ.get(name)), None)
+        if variable.sensitive:
+            secrets[variable.name] = source or next(iter(variable.env_sources), variable.name)
+        elif variable.name in answers:
+            texts[variable.name] = answers[variable.name]
         else:
-            suggested = environ[source] if source is not None else _default(each.default, known)
-            texts[each.name] = ask(each, suggested) if ask is not None and each.prompt else suggested
-    return Values({**said, **texts, SPACE_ID: space_id(texts[NAME])}, secrets)
+            suggested = environ[source] if source is not None else _default(variable.default, context)
+            texts[variable.name] = ask(variable, suggested) if ask is not None and variable.prompt else suggested
+    return Values({**answers, **texts, SPACE_ID: space_id(texts[NAME])}, secrets)
 
 
-def _default(value: Any, known: Mapping[str, str]) -> str:
+def _default(value: Any, context: Mapping[str, str]) -> str:
     text = value if isinstance(value, str) else "" if value is None else msgspec.json.encode(value).decode()
-    return _KNOWN.sub(lambda found: known[found[1]], text)
+    return _KNOWN.sub(lambda match: context[match[1]], text)
 
 
 def space_id(name: str) -> str:
     """Convert a name to a space id. Invalid characters become a dash."""
     if is_space_id(name):
         return name
-    made = re.sub(r"[^A-Za-z0-9._@-]+", "-", name).strip("-._@")[:128]
-    return made if is_space_id(made) else "space"
+    space_id = re.sub(r"[^A-Za-z0-9._@-]+", "-", name).strip("-._@")[:128]
+    return space_id if is_space_id(space_id) else "space"
 
 
 def render(text: str, values: Values) -> tuple[str, tuple[str, ...]]:
@@ -205,14 +205,14 @@ def render(text: str, values: Values) -> tuple[str, tuple[str, ...]]:
     if _NAME_AS_ID.search(text):
         texts[NAME] = texts[SPACE_ID]  # the template uses one value for both, also in references to the id
 
-    def fill(found: re.Match[str]) -> str:
-        value = _value(found[1], texts, values.secrets)
+    def fill(match: re.Match[str]) -> str:
+        value = _value(match[1], texts, values.secrets)
         if value is None:
-            unknown.append(found[1])
-            return found[0]
-        before = text[text.rfind("\n", 0, found.start()) + 1 : found.start()]
-        after = text[found.end() :].partition("\n")[0]
-        return value if found[1].endswith(_AS_JSON) and found[1] not in texts else quoted(value, before, after)
+            unknown.append(match[1])
+            return match[0]
+        before = text[text.rfind("\n", 0, match.start()) + 1 : match.start()]
+        after = text[match.end() :].partition("\n")[0]
+        return value if match[1].endswith(_AS_JSON) and match[1] not in texts else quoted(value, before, after)
 
     return _PLACEHOLDER.sub(fill, text), tuple(dict.fromkeys(unknown))
 
@@ -234,23 +234,23 @@ def quoted(value: str, before: str, after: str) -> str:
         return re.sub(r'(?<!\\)"', r"\"", escaped).replace("\n", "\\n")
     if quote == "'":
         return value.replace("'", "''").replace("\n", " ")
-    whole = _WHOLE_BEFORE.match(before) and _WHOLE_AFTER.match(after)
-    return value if not whole or _PLAIN.fullmatch(value) else msgspec.json.encode(value).decode()
+    is_whole_value = _WHOLE_BEFORE.match(before) and _WHOLE_AFTER.match(after)
+    return value if not is_whole_value or _PLAIN.fullmatch(value) else msgspec.json.encode(value).decode()
 
 
 def _open_quote(before: str) -> str:
     """Return the quote character that is open at the end of this text, or an empty string."""
     quote = ""
     escaped = False
-    for each in before:
+    for line in before:
         if escaped:
             escaped = False
-        elif quote == '"' and each == "\\":
+        elif quote == '"' and line == "\\":
             escaped = True
-        elif each == quote:
+        elif line == quote:
             quote = ""
-        elif not quote and each in "\"'":
-            quote = each
+        elif not quote and line in "\"'":
+            quote = line
     return quote
 
 
@@ -272,11 +272,11 @@ class CreatedSpace(msgspec.Struct, frozen=True):
     """Folders that its file servers serve."""
 
 
-def make(template: Template, values: Values, said: Mapping[str, str]) -> CreatedSpace:
+def make(template: Template, values: Values, answers: Mapping[str, str]) -> CreatedSpace:
     """Build the space of a template with these values. Raises `CommandFailed` if no gateway could serve it."""
     source = template.space()
     text, unknown = render(source, values)
-    missing = {place: said[name] for name, place in _IN_YAML.items() if name in said and f"{name}" not in source}
+    missing = {place: answers[name] for name, place in _IN_YAML.items() if name in answers and f"{name}" not in source}
     if missing:
         text = _with(text, missing)
     space, warnings = _checked(text, template)
@@ -305,13 +305,13 @@ def _with(text: str, places: Mapping[tuple[str, str], str]) -> str:
 
 
 def _served(space: "SpaceConfig") -> Iterator[str]:
-    for each in space.participants.values():
-        if each.mcp_server is None:
+    for participant in space.participants.values():
+        if participant.mcp_server is None:
             continue
-        command = (each.mcp_server.command, *each.mcp_server.args)
+        command = (participant.mcp_server.command, *participant.mcp_server.args)
         if (problem := unchecked(command)) is not None:
             raise CommandFailed(problem)
-        if each.mcp_server.cwd is None:
+        if participant.mcp_server.cwd is None:
             yield from served_folders(command)
 
 
@@ -330,7 +330,7 @@ def _checked(text: str, template: Template) -> "tuple[SpaceConfig, tuple[str, ..
             raise CommandFailed(
                 f"the template {template.name!r} creates an invalid space: {_placed(str(error), file)}"
             ) from None
-    return config.spaces[0], tuple(_placed(each, file) for each in config.warnings)
+    return config.spaces[0], tuple(_placed(warning, file) for warning in config.warnings)
 
 
 def _placed(sentence: str, file: Path) -> str:
@@ -338,26 +338,26 @@ def _placed(sentence: str, file: Path) -> str:
     return sentence.replace(str(file), f"{FOLDER}/{SPACE}")
 
 
-def write(template: Template, made: CreatedSpace, directory: Path) -> None:
+def write(template: Template, space: CreatedSpace, directory: Path) -> None:
     """Write all files of a space. Raises `CommandFailed` if that is not possible."""
     folder = directory / FOLDER
-    for each in made.served:
-        if (found := find_mew(directory / each, directory)) is not None:
+    for served_folder in space.served:
+        if (mew_folder := find_mew(directory / served_folder, directory)) is not None:
             raise CommandFailed(
-                f"the folder {each!r} cannot be served, it gives access to {found} and the tokens in it:"
+                f"the folder {served_folder!r} cannot be served, it gives access to {mew_folder} and the tokens in it:"
                 " choose one that contains no .mew, such as ./workspace"
             )
     try:
         directory.mkdir(parents=True, exist_ok=True)
         folder.mkdir(mode=0o700, exist_ok=True)
-        for each in made.served:
-            (directory / each).mkdir(parents=True, exist_ok=True)
+        for served_folder in space.served:
+            (directory / served_folder).mkdir(parents=True, exist_ok=True)
         for source, place in template.files():
             (folder / place).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(source, folder / place)
         _add_lines(folder / ".gitignore", _KEPT)
-        _add_lines(directory / ".gitignore", tuple(f"{FOLDER}/{each}" for each in _KEPT))
-        (folder / SPACE).write_text(made.text, encoding="utf-8")
+        _add_lines(directory / ".gitignore", tuple(f"{FOLDER}/{pattern}" for pattern in _KEPT))
+        (folder / SPACE).write_text(space.text, encoding="utf-8")
     except OSError as error:
         raise CommandFailed(f"{error.filename or folder}: {error.strerror}") from None
 
@@ -365,8 +365,8 @@ def write(template: Template, made: CreatedSpace, directory: Path) -> None:
 def _add_lines(file: Path, lines: tuple[str, ...]) -> None:
     """Append the lines that a file does not contain yet."""
     text = file.read_text(encoding="utf-8", errors="surrogateescape") if file.exists() else ""
-    known = {line.strip().rstrip("/") for line in text.splitlines()}
-    added = [line for line in lines if line.rstrip("/") not in known]
+    present = {line.strip().rstrip("/") for line in text.splitlines()}
+    added = [line for line in lines if line.rstrip("/") not in present]
     if added:
         start = text if not text or text.endswith("\n") else text + "\n"
         file.write_text(start + "\n".join([*added, ""]), encoding="utf-8", errors="surrogateescape")

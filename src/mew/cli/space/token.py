@@ -119,14 +119,14 @@ def listing(*, space_dir: Directory = None, json: Flag = False) -> int:
     json
         Print the result as JSON.
     """
-    held = _held(find_space(space_dir))
+    tokens = _held(find_space(space_dir))
     if json:
-        print(as_json(held))
+        print(as_json(tokens))
         return 0
-    for each in held:
-        kind = "observer" if each["observer"] else "participant"
-        print(f"{each['participant']:<20} {kind:<12} {', '.join(each['sources'])}")
-    if not held:
+    for token in tokens:
+        kind = "observer" if token["observer"] else "participant"
+        print(f"{token['participant']:<20} {kind:<12} {', '.join(token['sources'])}")
+    if not tokens:
         print("there are no tokens yet")
     return 0
 
@@ -136,8 +136,8 @@ def _shown(place: SpaceDirectory, participant: str, token: str, *, observer: boo
     closed = _told(place)
     file = TokenFolder(place.directory).file(participant, observer=observer)
     if json:
-        told = {"participant": participant, "observer": observer, "token": token, "file": str(file), "closed": closed}
-        print(as_json(told))
+        result = {"participant": participant, "observer": observer, "token": token, "file": str(file), "closed": closed}
+        print(as_json(result))
     else:
         print(token)
     return 0
@@ -155,8 +155,8 @@ def _held(place: SpaceDirectory) -> list[dict[str, Any]]:
     space = _space(place)
     sources = TokenStore([space], environ=os.environ, generate=False).sources
     return [
-        {"participant": identity.participant, "observer": identity.observer, "sources": list(each)}
-        for identity, each in sources.items()
+        {"participant": identity.participant, "observer": identity.observer, "sources": list(source)}
+        for identity, source in sources.items()
     ]
 
 
@@ -167,8 +167,8 @@ def _space(place: SpaceDirectory) -> "SpaceConfig":
 
 def _require_participant(place: SpaceDirectory, participant: str) -> None:
     """Raise `CommandFailed` if the space has no such participant: only space.yaml or an invitation adds one."""
-    if participant not in (known := _space(place).participants):
-        names = ", ".join(known) or "none yet"
+    if participant not in (participants := _space(place).participants):
+        names = ", ".join(participants) or "none yet"
         raise CommandFailed(
             f"{participant!r} is not a participant of space {place.space_id!r} ({names}): add it to space.yaml,"
             " or invite it; --observer creates a read-only token"
@@ -192,6 +192,6 @@ def _others(place: SpaceDirectory, participant: str, *, observer: bool) -> list[
     if observer:
         return []
     written = _space(place).participants.get(participant)
-    found = [str(place.config_file)] if written is not None and written.tokens else []
+    places = [str(place.config_file)] if written is not None and written.tokens else []
     variable = environment_variable(participant)
-    return [*found, *([f"the environment variable {variable}"] if os.environ.get(variable, "").strip() else [])]
+    return [*places, *([f"the environment variable {variable}"] if os.environ.get(variable, "").strip() else [])]

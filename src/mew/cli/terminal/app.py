@@ -171,13 +171,13 @@ class Terminal(App[int]):
             proposed = self._proposed.popleft()
             if proposed.state != "open":
                 continue
-            here = self._whom(proposed)
-            if not here:
+            recipients = self._whom(proposed)
+            if not recipients:
                 self._put_off.append(proposed)
                 continue
             self._asking = ApprovalDialog(
                 proposed,
-                here=here,
+                recipients=recipients,
                 seconds_left=partial(_seconds_left, self.space, proposed),
                 is_proposer_here=partial(_is_proposer_here, self.space, proposed),
             )
@@ -188,7 +188,11 @@ class Terminal(App[int]):
         request = {"kind": "mcp/request", "payload": proposed.request}
         if proposed.to:
             return proposed.to if self.space.can({**request, "to": list(proposed.to)}) else ()
-        return tuple(each for each in self.space.view.participants if self.space.can({**request, "to": [each]}))
+        return tuple(
+            participant
+            for participant in self.space.view.participants
+            if self.space.can({**request, "to": [participant]})
+        )
 
     def _answered(self, answer: Answer | None) -> None:
         if self._asking is None:
@@ -205,7 +209,7 @@ class Terminal(App[int]):
     def action_proposals(self) -> None:
         """Ask again about postponed proposals."""
         again, self._put_off = self._put_off, []
-        self._proposed.extend(each for each in again if each.state == "open")
+        self._proposed.extend(proposal for proposal in again if proposal.state == "open")
         self._ask()
 
     def on_input_prompt_entered(self, entered: InputPrompt.Entered) -> None:
@@ -262,10 +266,10 @@ class Terminal(App[int]):
         self._people.update(widgets.people(view, self._rates, width))
         self._streams.update(widgets.streams(view, self._rates, width))
         state = "" if self.space.connection is not None else " · NOT CONNECTED"
-        whom = f" · to {', '.join(self.desk.targets)}" if self.desk.targets else ""
-        open_ones = [each for each in (view.proposals or {}).values() if each.proposer != self.space.participant_id]
+        recipients = f" · to {', '.join(self.desk.targets)}" if self.desk.targets else ""
+        open_ones = [proposal for proposal in (view.proposals or {}).values() if proposal.proposer != self.space.me]
         waiting = f" · {len(open_ones)} to approve (F3)" if open_ones else ""
-        head = f"{self.space.id} · {self.space.participant_id}{whom}{waiting}{state}"
+        head = f"{self.space.id} · {self.space.me}{recipients}{waiting}{state}"
         self._head.update(Text(head, no_wrap=True, overflow="ellipsis"))
 
     def _clear(self) -> None:

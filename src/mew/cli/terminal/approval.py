@@ -67,14 +67,14 @@ class ApprovalDialog(ModalScreen[Answer]):
         self,
         proposed: IncomingProposal,
         *,
-        here: tuple[str, ...] = (),
+        recipients: tuple[str, ...] = (),
         seconds_left: Callable[[], float] = lambda: HOUR,
         is_proposer_here: Callable[[], bool] = lambda: True,
     ) -> None:
-        """Ask about a proposal. `here` lists the possible recipients if the proposal names none."""
+        """Ask about a proposal. `recipients` are the possible ones if the proposal names none."""
         super().__init__()
         self.proposed = proposed
-        self._here = here
+        self._recipients = recipients
         self._seconds_left = seconds_left
         self._is_proposer_here = is_proposer_here
         self._chosen = -1
@@ -82,13 +82,13 @@ class ApprovalDialog(ModalScreen[Answer]):
         self._since = time.monotonic()
         self._arguments = Static(Text(_arguments(proposed, _LONGEST)), id="arguments")
         self._granting = Static(id="granting")
-        self._asked = _asked(proposed, is_here=is_proposer_here())
-        self._question = Static(Text(self._asked, style="bold"), id="question")
+        self._question_text = _question(proposed, is_here=is_proposer_here())
+        self._question = Static(Text(self._question_text, style="bold"), id="question")
 
     @property
     def to(self) -> tuple[str, ...]:
         """Recipients of the request: those named by the proposal, else the chosen one."""
-        return self.proposed.to or ((self._here[self._chosen],) if self._chosen >= 0 else ())
+        return self.proposed.to or ((self._recipients[self._chosen],) if self._chosen >= 0 else ())
 
     @property
     def seconds(self) -> float | None:
@@ -120,10 +120,10 @@ class ApprovalDialog(ModalScreen[Answer]):
         self._heed_time()
 
     def _heed_time(self) -> None:
-        asked = _asked(self.proposed, is_here=self._is_proposer_here())
-        if asked != self._asked:
-            self._asked = asked
-            self._question.update(Text(asked, style="bold"))
+        question = _question(self.proposed, is_here=self._is_proposer_here())
+        if question != self._question_text:
+            self._question_text = question
+            self._question.update(Text(question, style="bold"))
         for button in self.query(Button):
             button.disabled = not self._counts(str(button.id))
 
@@ -147,16 +147,17 @@ class ApprovalDialog(ModalScreen[Answer]):
     def _consequences(self) -> str:
         """Return text that describes what a grant allows, or asks to choose a recipient first."""
         if not self.to:
-            return "It names no recipient: press t." if self._here else "It names no recipient, and there is none."
+            return "It names no recipient: press t." if self._recipients else "It names no recipient, and there is none."
         chosen = "" if self.proposed.to else f"The recipient is {plain(self.to[0])} (t: another). "
         why_not = self._why_no_grant()
         if why_not is not None:
             return f"{chosen}No grant: {plain(why_not)}."
         tool, proposed = self.proposed.tool, self.proposed
         what = f"send {_quoted(proposed.method)} requests" if tool is None else f"call the tool {_quoted(tool)}"
-        whom = " or ".join(plain(each) for each in self.to)
-        who, span = plain(proposed.by), SPANS[self._span][0]
-        return f"{chosen}Granted, {who} may {what} of {whom} by itself, with any arguments, {span} (h: other time)."
+        recipients = " or ".join(plain(recipient) for recipient in self.to)
+        proposer, span = plain(proposed.by), SPANS[self._span][0]
+        granted = f"{proposer} may {what} of {recipients} by itself, with any arguments, {span} (h: other time)"
+        return f"{chosen}Granted, {granted}."
 
     def action_whole(self) -> None:
         """Show the complete arguments."""
@@ -164,8 +165,8 @@ class ApprovalDialog(ModalScreen[Answer]):
 
     def action_whom(self) -> None:
         """Choose the next recipient, if the proposal names none."""
-        if self._here and not self.proposed.to:
-            self._chosen = (self._chosen + 1) % len(self._here)
+        if self._recipients and not self.proposed.to:
+            self._chosen = (self._chosen + 1) % len(self._recipients)
             self._changed()
 
     def action_span(self) -> None:
@@ -185,26 +186,26 @@ class ApprovalDialog(ModalScreen[Answer]):
 
 def plain(text: str) -> str:
     """Return text on one line, with invisible characters as escape sequences."""
-    return _UNSEEN.sub(lambda found: found[0].encode("unicode_escape").decode(), printable(text))
+    return _UNSEEN.sub(lambda match: match[0].encode("unicode_escape").decode(), printable(text))
 
 
 def _quoted(name: str) -> str:
     return plain(repr(name))
 
 
-def _asked(proposed: IncomingProposal, *, is_here: bool) -> str:
+def _question(proposed: IncomingProposal, *, is_here: bool) -> str:
     what = f"the tool {_quoted(proposed.tool)}" if proposed.tool is not None else plain(proposed.method)
-    whom = f" of {', '.join(plain(each) for each in proposed.to)}" if proposed.to else ""
-    who = plain(proposed.by) if is_here else f"{plain(proposed.by)} (not here)"
-    return f"{who} wants to call {what}{whom}, with:"
+    recipients = f" of {', '.join(plain(recipient) for recipient in proposed.to)}" if proposed.to else ""
+    proposer = plain(proposed.by) if is_here else f"{plain(proposed.by)} (not here)"
+    return f"{proposer} wants to call {what}{recipients}, with:"
 
 
 def _arguments(proposed: IncomingProposal, longest: int | None) -> str:
     """Return the arguments of a tool call as JSON; all params if it has other fields or is another method."""
     params = proposed.request.get("params")
     is_call = proposed.tool is not None and isinstance(params, dict) and params.keys() <= {"name", "arguments"}
-    given = proposed.params.get("arguments") if is_call else params
-    text = msgspec.json.format(msgspec.json.encode(given if given is not None else {}), indent=2).decode()
+    arguments = proposed.params.get("arguments") if is_call else params
+    text = msgspec.json.format(msgspec.json.encode(arguments if arguments is not None else {}), indent=2).decode()
     lines = "\n".join(plain(line) for line in text.split("\n"))
     return (
         lines if longest is None or len(lines) <= longest else f"{lines[:longest]}… (a: all {len(lines):,} characters)"

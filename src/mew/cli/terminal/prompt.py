@@ -63,9 +63,9 @@ def _read(file: Path | None) -> list[str]:
     """Read the lines of the file. Invalid ones are skipped."""
     lines = []
     with contextlib.suppress(OSError):
-        for each in [] if file is None else file.read_bytes().splitlines():
+        for line in [] if file is None else file.read_bytes().splitlines():
             with contextlib.suppress(msgspec.MsgspecError):
-                lines.append(msgspec.json.decode(each, type=str))
+                lines.append(msgspec.json.decode(line, type=str))
     return lines[-LONGEST:]
 
 

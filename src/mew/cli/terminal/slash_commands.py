@@ -52,7 +52,7 @@ async def carry_out(desk: CommandContext, line: str) -> str | None:
     name, *words = line.removeprefix("/").split() or ("",)
     order = ORDERS.get(name.lower())
     if order is None:
-        near = [f"/{each}" for each in ORDERS if name and each.startswith(name[0].lower())]
+        near = [f"/{command}" for command in ORDERS if name and command.startswith(name[0].lower())]
         hint = f"did you mean {' or '.join(near)}?" if near else "/help lists the commands"
         raise UsageError(f"there is no command /{name}: {hint}")
     if len(words) < order.least:
@@ -98,20 +98,20 @@ async def _cancel(desk: CommandContext, words: Words) -> None:
 async def _status(desk: CommandContext, words: Words) -> str:
     if not words:
         where = "connected" if desk.space.connection is not None else "not connected"
-        whom = ", ".join(desk.targets) or "all participants"
-        return f"{desk.space.participant_id} in {desk.space.id}, {where}; sending to {whom}"
-    told = await desk.space.status(words[0], words[1:], timeout=10)
-    return f"{words[0]}: {msgspec.json.encode(told.payload).decode()}"
+        recipients = ", ".join(desk.targets) or "all participants"
+        return f"{desk.space.me} in {desk.space.id}, {where}; sending to {recipients}"
+    status = await desk.space.status(words[0], words[1:], timeout=10)
+    return f"{words[0]}: {msgspec.json.encode(status.payload).decode()}"
 
 
 async def _pause(desk: CommandContext, words: Words) -> None:
-    who, *rest = words
+    participant, *rest = words
     try:
         seconds = float(rest[0].removesuffix("s")) if rest else None
         reason = _joined(rest[1:])
     except ValueError:
         seconds, reason = None, _joined(rest)
-    await desk.space.pause(who, seconds=seconds, reason=reason)
+    await desk.space.pause(participant, seconds=seconds, reason=reason)
 
 
 async def _resume(desk: CommandContext, words: Words) -> None:
@@ -119,10 +119,10 @@ async def _resume(desk: CommandContext, words: Words) -> None:
 
 
 async def _forget(desk: CommandContext, words: Words) -> None:
-    who, *rest = words
+    participant, *rest = words
     direction = rest.pop(0) if rest and rest[0] in {"oldest", "newest"} else None
     entries = int(rest.pop(0)) if rest and rest[0].isdecimal() else None
-    await desk.space.forget(who, direction=direction, entries=entries, reason=_joined(rest))
+    await desk.space.forget(participant, direction=direction, entries=entries, reason=_joined(rest))
 
 
 async def _compact(desk: CommandContext, words: Words) -> str:

@@ -45,9 +45,9 @@ def shown(envelope: Envelope, *, verbose: bool) -> RenderedLine | None:
     if envelope.to and envelope.sender != GATEWAY:
         text.append(f" → {', '.join(map(printable, envelope.to))}", style="dim")
     if envelope.kind == "chat":
-        spoken = str(envelope.payload.get("text", "")).split("\n")
+        lines = str(envelope.payload.get("text", "")).split("\n")
         text.append(" ")
-        text.append("\n".join(map(printable, spoken)), style="bold")
+        text.append("\n".join(map(printable, lines)), style="bold")
         return RenderedLine(_clock(envelope.ts), text)
     style = "red" if envelope.kind in _BAD else "dim" if envelope.kind.startswith(_FAINT) else ""
     text.append(f" {printable(envelope.kind)} ", style="red" if style == "red" else "dim")
@@ -91,7 +91,11 @@ def _clock(ts: str) -> str:
 
 def people(view: SpaceView, rates: Rates | None, width: int) -> Text:
     """Return the list of present participants, ourselves first."""
-    busy = {} if rates is None else {each.id: each.envelopes + each.frames for each in rates.participants}
+    busy = (
+        {}
+        if rates is None
+        else {participant.id: participant.envelopes + participant.frames for participant in rates.participants}
+    )
     lines = [_person(view.you.id, "you", width)]
     lines += [_person(name, _per_second(busy.get(name, 0)), width) for name in view.participants]
     return Text("\n").join(lines)
@@ -101,7 +105,7 @@ def streams(view: SpaceView, rates: Rates | None, width: int) -> Text:
     """Return the list of open streams, with status or rate, and owner."""
     if not view.streams:
         return Text("none", style="dim")
-    flowing = {} if rates is None else {each.stream_id: each for each in rates.streams}
+    flowing = {} if rates is None else {stream.stream_id: stream for stream in rates.streams}
     lines: list[Text] = []
     for name, stream in view.streams.items():
         others = len(stream.writers) - 1
@@ -122,9 +126,9 @@ def _person(name: str, right: str, width: int) -> Text:
 def _two(left: str, style: str, right: str, width: int) -> Text:
     """Return a line with one text at the left edge and one at the right edge."""
     room = width - len(right) - (1 if right else 0)
-    named = Text(left, style=style)
-    named.truncate(room, overflow="ellipsis", pad=True)
-    return Text.assemble(named, " " if right else "", Text(right, style="dim"))
+    label = Text(left, style=style)
+    label.truncate(room, overflow="ellipsis", pad=True)
+    return Text.assemble(label, " " if right else "", Text(right, style="dim"))
 
 
 def _flow(status: str, rates: StreamRates | None) -> str:

@@ -38,8 +38,8 @@ async def agent(space: Space) -> None:
 
 async def own_stream(space: Space) -> Stream:
     """The stream that we had before the connection broke, else a new one."""
-    for stream_id, known in space.view.streams.items():
-        if known.owner == space.participant_id and known.status == "live":
+    for stream_id, entry in space.view.streams.items():
+        if entry.owner == space.me and entry.status == "live":
             return space.stream(stream_id)
     stream = await space.announce_stream(
         [MEASUREMENT], desired_id="temperature", description="how warm it is", validate=True

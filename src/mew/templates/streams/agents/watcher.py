@@ -18,7 +18,7 @@ class Position(msgspec.Struct):
 
 async def agent(space: Space) -> None:
     """Watch until the space ends."""
-    seen = missed = 0
+    received = missed = 0
 
     def count(gap: StreamGap) -> None:
         nonlocal missed
@@ -29,9 +29,9 @@ async def agent(space: Space) -> None:
             at = frame.value
         except DecodeError:
             continue
-        seen += 1
-        if at is not None and seen % EVERY == 1:
+        received += 1
+        if at is not None and received % EVERY == 1:
             try:
-                await space.chat(f"{frame.stream_id}: {seen} seen, {missed} missed, now at ({at.x}, {at.y})")
+                await space.chat(f"{frame.stream_id}: {received} seen, {missed} missed, now at ({at.x}, {at.y})")
             except (ConnectionLost, ProtocolError):
                 await space.connected()
