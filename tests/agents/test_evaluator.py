@@ -20,7 +20,7 @@ from mew.agents.calculator import (
     ExpressionError,
     evaluate_expression,
     exact,
-    text_of,
+    format_number,
 )
 
 SECONDS = 0.1
@@ -36,7 +36,7 @@ def uncollected() -> Iterator[None]:
 
 
 def value(expression: str) -> str:
-    return text_of(evaluate_expression(expression))
+    return format_number(evaluate_expression(expression))
 
 
 @pytest.mark.parametrize(
@@ -189,7 +189,7 @@ def test_a_number_may_have_4000_digits_and_no_more() -> None:
     [(5, "5"), (5.0, "5"), (0.1, "0.1"), (-2.5, "-2.5"), (10**30, "1" + "0" * 30), (1e22, "1" + "0" * 22)],
 )
 def test_a_number_of_json_is_taken_for_what_was_written(given_number: float, text: str) -> None:
-    assert text_of(exact(given_number)) == text
+    assert format_number(exact(given_number)) == text
 
 
 @pytest.mark.parametrize("number", [float("inf"), float("nan"), 10**MAX_DIGITS])
@@ -226,7 +226,7 @@ def test_sums_and_products_are_exact(tree: tuple[str, Fraction]) -> None:
 @given(st.text(alphabet="0123456789.+-*/%^()!, eabspqrtx[]", max_size=40))
 def test_any_text_has_a_value_or_is_refused_in_words(text: str) -> None:
     try:
-        assert text_of(evaluate_expression(text))
+        assert format_number(evaluate_expression(text))
     except ExpressionError as refused:
         assert str(refused)
 

@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from mew.config.loader import load
+from mew.config.loader import load_config
 from mew.config.tokens import TokenFolder, TokenStore
 from mew.gateway.gateway import Gateway
 from mew.gateway.server import GatewayServer
@@ -43,7 +43,7 @@ def directory(tmp_path: Path) -> Iterator[Path]:
 
 
 def gateway_of(directory: Path) -> Any:
-    config = load([directory / "space.yaml"], environ={}).listening_on(port=0)
+    config = load_config([directory / "space.yaml"], environ={}).listening_on(port=0)
     return started(config, TokenStore(config.spaces, environ={}))
 
 
@@ -164,7 +164,7 @@ def test_pages_and_names_that_are_not_served_are_on_record(directory: Path) -> N
 def run_once(directory: Path) -> list[dict[str, Any]]:
     """Start and stop a gateway with all that surrounds it; what that run recorded of the administration."""
     before = len(administered(directory)) if (directory / ".mew" / "journal").exists() else 0
-    config = load([directory / "space.yaml"], environ={}).listening_on(port=0)
+    config = load_config([directory / "space.yaml"], environ={}).listening_on(port=0)
     tokens = TokenStore(config.spaces, environ={})
     gateway = Gateway(config, tokens)
     server = GatewayServer(gateway)

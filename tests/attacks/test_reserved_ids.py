@@ -7,7 +7,7 @@ import pytest
 
 from mew.cli.doctor import look
 from mew.config import ConfigError
-from mew.config.loader import load
+from mew.config.loader import load_config
 from tests.gateway.raw import TEXT, Raw, frame, running, upgrade
 
 SPACE = """\
@@ -31,7 +31,7 @@ def test_nobody_is_configured_under_the_gateways_name(tmp_path: Path) -> None:
     file = tmp_path / "space.yaml"
     file.write_text(SPACE + '  "System:admin": {}\n', encoding="utf-8")
     with pytest.raises(ConfigError, match="the id is reserved for the gateway"):
-        load([file], environ={})
+        load_config([file], environ={})
 
 
 def test_the_doctor_warns_of_configured_ids_that_look_alike(tmp_path: Path) -> None:

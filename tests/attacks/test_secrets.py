@@ -34,7 +34,7 @@ from mew.bridge.settings import ServerStartError, StdioServer
 from mew.bridge.stdio import StdioTransport
 from mew.cli.common.http_client import GatewayClient
 from mew.client import ConnectionLost
-from mew.config.loader import load
+from mew.config.loader import load_config
 from mew.config.served_folders import exposed, served_folders
 from mew.config.tokens import TokenStore, new_token
 from mew.gateway.exposure import is_weak, warnings_of
@@ -67,7 +67,7 @@ def test_the_coding_template_serves_a_folder_without_the_tokens_and_pins_the_ser
     home = tmp_path / "lab"
     home.mkdir()
     assert run(home, "init", "coding", HOME=str(tmp_path)).code == 0
-    server = load([home / ".mew" / "space.yaml"], environ={}).spaces[0].participants["files"].mcp_server
+    server = load_config([home / ".mew" / "space.yaml"], environ={}).spaces[0].participants["files"].mcp_server
     assert server is not None
     (served,) = served_folders((server.command, *server.args))
     assert (home / served).is_dir()
@@ -323,7 +323,7 @@ def test_behind_a_proxy_tokens_and_configuration_are_looked_at_as_well(tmp_path:
 def test_a_private_key_that_its_group_can_use_is_warned_of(tmp_path: Path, mode: int) -> None:
     tls, _ = tls_of(tmp_path)
     files = {"certificate": str(tls.certificate), "key": str(tls.key)}
-    config = load([exposed_space(tmp_path, host="localhost", tls=files) / "space.yaml"], environ={})
+    config = load_config([exposed_space(tmp_path, host="localhost", tls=files) / "space.yaml"], environ={})
     tokens = TokenStore(config.spaces, environ={}, generate=False)
     tls.key.chmod(mode)
     assert [each for each in warnings_of(config, tokens) if f"{tls.key}: " in each and "chmod 600 it" in each]

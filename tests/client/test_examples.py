@@ -20,7 +20,7 @@ import pytest
 
 import mew
 from mew.client import ConnectContext
-from mew.config.loader import load
+from mew.config.loader import load_config
 from tests.client.harness import played, url_of
 from tests.gateway.raw import Running, running_from
 
@@ -486,7 +486,7 @@ def roles() -> dict[str, dict[str, str]]:
 
 
 def test_everybody_of_the_space_has_a_part_and_every_part_somebody() -> None:
-    (space,) = load([EXAMPLES / "space.yaml"], environ={}).spaces
+    (space,) = load_config([EXAMPLES / "space.yaml"], environ={}).spaces
     parts = [participant for played_by in roles().values() for participant in played_by.values()]
     assert sorted([*parts, *ALONE]) == sorted(space.participants)
 

@@ -7,7 +7,7 @@ from hypothesis import HealthCheck, example, given
 from hypothesis import strategies as st
 
 from mew.config import ConfigError, find_config
-from mew.config.loader import load
+from mew.config.loader import load_config
 from mew.config.models import (
     TLS,
     BridgeConfig,
@@ -38,7 +38,7 @@ def written(folder: Path, text: str, name: str = "space.yaml") -> Path:
 
 
 def configured(folder: Path, text: str, **environ: str) -> GatewayConfig:
-    return load([written(folder, text)], environ=environ)
+    return load_config([written(folder, text)], environ=environ)
 
 
 def space_of(folder: Path, text: str, **environ: str) -> SpaceConfig:
@@ -219,7 +219,7 @@ def test_an_empty_list_of_capabilities_is_not_the_defaults(tmp_path: Path) -> No
 @pytest.mark.parametrize("name", ["space.yaml", ".mew/space.yaml"])
 def test_the_space_directory_is_where_the_file_is_or_above_its_mew_folder(tmp_path: Path, name: str) -> None:
     file = written(tmp_path, SPACE, name)
-    (space,) = load([file], environ={}).spaces
+    (space,) = load_config([file], environ={}).spaces
     assert (space.directory, space.file) == (tmp_path, file)
 
 
@@ -228,7 +228,7 @@ def test_a_file_given_by_a_relative_path_has_an_absolute_directory(
 ) -> None:
     written(tmp_path, SPACE, ".mew/space.yaml")
     monkeypatch.chdir(tmp_path / ".mew")
-    assert load([Path("space.yaml")], environ={}).spaces[0].directory == tmp_path
+    assert load_config([Path("space.yaml")], environ={}).spaces[0].directory == tmp_path
 
 
 def test_the_file_in_the_mew_folder_is_found_before_the_one_beside_it(tmp_path: Path) -> None:
@@ -290,7 +290,7 @@ def test_any_free_port_can_be_asked_for(tmp_path: Path) -> None:
 
 def test_several_files_are_several_spaces_in_their_order(tmp_path: Path) -> None:
     files = [written(tmp_path, f"space: {{id: {name}}}", f"{name}/space.yaml") for name in ("b", "a")]
-    config = load(files, environ={})
+    config = load_config(files, environ={})
     assert [space.settings.space_id for space in config.spaces] == ["b", "a"]
 
 
@@ -299,7 +299,7 @@ def test_the_first_file_speaks_for_the_gateway_and_another_that_tries_is_warned_
     limits = "{streams: 5, data_queue_bytes: 9}"
     text = f"space: {{id: b}}\ngateway:\n  port: 2\n  strict_from: true\n  limits: {limits}\n  x: 1\n"
     second = written(tmp_path, text, "b/space.yaml")
-    config = load([first, second], environ={})
+    config = load_config([first, second], environ={})
     assert (config.port, config.queues) == (1, Queues())
     assert config.spaces[1].settings.connection_url == "ws://localhost:1"
     assert (config.spaces[1].settings.strict_from, config.spaces[1].settings.limits.streams) == (True, 5)
@@ -316,14 +316,14 @@ def test_two_spaces_cannot_share_an_id_or_a_directory(tmp_path: Path, other: str
     first = written(tmp_path, "space: {id: lab}")
     second = written(tmp_path, "# second\nspace: {id: %s}" % ("lab" if what == "id" else "lib"), other)
     with pytest.raises(ConfigError) as caught:
-        load([first, second], environ={})
+        load_config([first, second], environ={})
     problem = f"the space has the same {what} as that of {first}: each needs its own"
     assert str(caught.value) == f"{second}:2: space.id: {problem}"
 
 
 def test_without_a_file_there_is_no_configuration() -> None:
     with pytest.raises(ConfigError, match="a gateway needs a space"):
-        load([], environ={})
+        load_config([], environ={})
 
 
 # ------------------------------------------------------------------------------------------------ what is wrong
@@ -332,7 +332,7 @@ def test_without_a_file_there_is_no_configuration() -> None:
 def test_an_error_of_the_configuration_has_its_parts_as_attributes(tmp_path: Path) -> None:
     file = written(tmp_path, SPACE + "gateway:\n  port: x\n")
     with pytest.raises(MewError) as caught:
-        load([file], environ={})
+        load_config([file], environ={})
     error = caught.value
     assert isinstance(error, ConfigError)
     assert (error.file, error.line, error.where) == (file, 3, "gateway.port")
@@ -502,13 +502,13 @@ def test_an_empty_file_is_refused(tmp_path: Path, text: str) -> None:
 
 def test_a_missing_file_is_refused_by_name(tmp_path: Path) -> None:
     with pytest.raises(ConfigError) as caught:
-        load([tmp_path / "none.yaml"], environ={})
+        load_config([tmp_path / "none.yaml"], environ={})
     assert str(caught.value) == f"{tmp_path}/none.yaml: no such file"
 
 
 def test_a_file_that_cannot_be_read_is_refused_by_name(tmp_path: Path) -> None:
     with pytest.raises(ConfigError) as caught:
-        load([tmp_path], environ={})
+        load_config([tmp_path], environ={})
     assert str(caught.value) == f"{tmp_path}: cannot be read: Is a directory"
 
 
@@ -532,13 +532,13 @@ def test_a_file_that_is_not_utf_8_is_refused_with_its_line(tmp_path: Path) -> No
     file = tmp_path / "space.yaml"
     file.write_bytes(b"space:\n  id: lab\n  name: caf\xe9\n")
     with pytest.raises(ConfigError) as caught:
-        load([file], environ={})
+        load_config([file], environ={})
     assert str(caught.value) == f"{file}:3: not UTF-8"
 
 
 def test_a_byte_order_mark_is_no_fault(tmp_path: Path) -> None:
     (tmp_path / "space.yaml").write_bytes(b"\xef\xbb\xbf" + SPACE.encode())
-    assert load([tmp_path / "space.yaml"], environ={}).spaces[0].name == "lab"
+    assert load_config([tmp_path / "space.yaml"], environ={}).spaces[0].name == "lab"
 
 
 @pytest.mark.parametrize(
@@ -765,7 +765,7 @@ def test_a_token_of_two_spaces_is_refused(tmp_path: Path) -> None:
     text = "space: {id: %s}\nparticipants: {alice: {tokens: [x]}}\n"
     files = [written(tmp_path, text % name, f"{name}/space.yaml") for name in ("a", "b")]
     with pytest.raises(ConfigError, match="each participant needs its own"):
-        load(files, environ={})
+        load_config(files, environ={})
 
 
 def test_a_token_may_stand_twice_with_the_same_participant(tmp_path: Path) -> None:

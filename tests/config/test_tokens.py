@@ -11,7 +11,7 @@ import pytest
 
 from mew.config import ConfigError
 from mew.config import tokens as auth
-from mew.config.loader import load
+from mew.config.loader import load_config
 from mew.config.models import SpaceConfig
 from mew.config.tokens import MAX_TOKEN_BYTES, TokenFolder, TokenStore, environment_variable
 from mew.protocol import Identity, Tokens
@@ -25,7 +25,7 @@ def space(directory: Path, participants: str = "{alice: {}}", space_id: str = "l
     directory.mkdir(exist_ok=True)
     file = directory / "space.yaml"
     file.write_text(f"space: {{id: {space_id}}}\nparticipants: {participants}\n", encoding="utf-8")
-    return load([file], environ={}).spaces[0]
+    return load_config([file], environ={}).spaces[0]
 
 
 def store(directory: Path, participants: str = "{alice: {}}", **environ: str) -> TokenStore:

@@ -12,7 +12,7 @@ import pytest
 from ruamel.yaml import YAML
 
 from mew import __version__
-from mew.config.loader import load
+from mew.config.loader import load_config
 from mew.config.models import GatewayConfig
 from mew.config.tokens import TokenStore
 from mew.gateway.journaling import SEALING_SECONDS
@@ -41,7 +41,7 @@ def space(tmp_path: Path) -> Iterator[Path]:
 
 
 def configured(file: Path) -> GatewayConfig:
-    return load([file], environ={})
+    return load_config([file], environ={})
 
 
 def test_every_object_is_what_kubernetes_knows() -> None:

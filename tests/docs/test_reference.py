@@ -11,7 +11,7 @@ from ruamel.yaml import YAML
 from mew.cli import app
 from mew.client import errors
 from mew.config import loader
-from mew.config.loader import load
+from mew.config.loader import load_config
 from mew.config.models import TLS, BridgeConfig, LoggingConfig, McpServerConfig, Timeouts
 from mew.pipeline import open_lake
 from mew.pipeline.lake.progress_table import PROGRESS
@@ -102,7 +102,7 @@ def test_every_default_is_what_holds_where_nothing_is_said(tmp_path: Path) -> No
     file: dict[str, Any] = {"space": {"id": "lab"}, "participants": {"bob": {}}}
     nothing = tmp_path / "space.yaml"
     YAML().dump(file, nothing)
-    before = load([nothing], environ={})
+    before = load_config([nothing], environ={})
     given = 0
     for part in configuration.PARTS:
         if part.path.startswith(("pipeline", "approvals")):
@@ -114,7 +114,7 @@ def test_every_default_is_what_holds_where_nothing_is_said(tmp_path: Path) -> No
             place = place.setdefault(step, {})
         place.update(values)
     YAML().dump(file, nothing)
-    after = load([nothing], environ={})
+    after = load_config([nothing], environ={})
     assert given > 30
     assert (before.warnings, after.warnings) == ((), ())
     (space,), (same,) = before.spaces, after.spaces

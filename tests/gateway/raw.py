@@ -19,7 +19,7 @@ import msgspec
 import trustme
 import uvloop
 
-from mew.config.loader import load
+from mew.config.loader import load_config
 from mew.config.models import TLS, GatewayConfig, SpaceConfig
 from mew.config.tokens import TokenStore
 from mew.gateway.gateway import Gateway
@@ -125,7 +125,7 @@ def running(directory: Path, space: Mapping[str, Any] | None = None, **options: 
 @contextmanager
 def running_from(file: Path, **environ: str) -> Iterator[Running]:
     """A gateway as `mew gateway start` makes it: from a space.yaml and this environment, on a port of its own."""
-    config = load([file], environ=environ).listening_on(port=0)
+    config = load_config([file], environ=environ).listening_on(port=0)
     spaces = tuple(msgspec.structs.replace(space, journal=NO_JOURNAL) for space in config.spaces)
     config = msgspec.structs.replace(config, spaces=spaces)
     with started(config, TokenStore(config.spaces, environ=environ)) as gateway:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from mew._internal.processes import MARK
-from mew.config.loader import load
+from mew.config.loader import load_config
 from mew.config.models import SpaceConfig
 from mew.supervisor.launch import Launch, LaunchEnvironment, fill, launch, launches
 
@@ -17,7 +17,7 @@ TOKEN = "the-token"
 def configured(directory: Path, participant: str) -> SpaceConfig:
     file = directory / "space.yaml"
     file.write_text(f"space: {{id: lab}}\nparticipants:\n  echo-agent: {participant}\n", encoding="utf-8")
-    return load([file], environ={}).spaces[0]
+    return load_config([file], environ={}).spaces[0]
 
 
 def made(directory: Path, participant: str, **environ: str) -> Launch:

@@ -13,7 +13,7 @@ import pytest
 
 from mew._internal.processes import process_start_id
 from mew.config import ConfigError
-from mew.config.loader import load
+from mew.config.loader import load_config
 from mew.config.models import RestartPolicy
 from mew.supervisor.launch import LaunchEnvironment
 from mew.supervisor.process import RestartLimits, should_restart
@@ -47,7 +47,7 @@ class Lab:
         )
         self.seen: list[dict[str, int]] = []
         self.supervisor = Supervisor(
-            load([file], environ={}).spaces[0], environment, self.token_for, limits=limits, on_change=self.changed
+            load_config([file], environ={}).spaces[0], world, self.token_for, limits=limits, changed=self.changed
         )
 
     def token_for(self, name: str) -> str:

@@ -70,13 +70,13 @@ def tools() -> Participant:
 def _result(compute: Callable[[], Number]) -> mcp.CallResult:
     """Return the number as text, or the error message as an MCP tool error."""
     try:
-        text, failed = text_of(compute()), False
+        text, failed = format_number(compute()), False
     except ExpressionError as error:
         text, failed = str(error), True
     return mcp.CallResult(content=[mcp.encode_value(mcp.TextContent(text=text))], is_error=failed)
 
 
-def text_of(number: Number) -> str:
+def format_number(number: Number) -> str:
     """Return the number as short text: `8`, not `8.0`."""
     if isinstance(number, Fraction) and number.denominator == 1:
         return str(number.numerator)
@@ -200,9 +200,8 @@ def _power(base: Number, exponent: Number) -> Number:
     if isinstance(base, Fraction) and isinstance(exponent, Fraction) and exponent.denominator == 1:
         bits = max(abs(base.numerator), base.denominator).bit_length() - 1
         if abs(base) not in {0, 1} and max(bits, 1) * abs(exponent) > _MAX_BITS:
-            raise ExpressionError(
-                f"{text_of(base)[:20]} ** {text_of(exponent)[:20]} is too large: more than {MAX_DIGITS} digits"
-            )
+            power = f"{format_number(base)[:20]} ** {format_number(exponent)[:20]}"
+            raise ExpressionError(f"{power} is too large: more than {MAX_DIGITS} digits")
         return base**exponent.numerator
     if base == 0 and exponent < 0:
         raise ZeroDivisionError
@@ -211,16 +210,16 @@ def _power(base: Number, exponent: Number) -> Number:
 
 def _factorial(number: Number) -> int:
     if isinstance(number, float) or number.denominator != 1 or number < 0:
-        raise ExpressionError(f"the factorial of {text_of(number)} is not defined: use 0, 1, 2, …")
+        raise ExpressionError(f"the factorial of {format_number(number)} is not defined: use 0, 1, 2, …")
     if number > MAX_DIGITS or math.lgamma(number.numerator + 1) > MAX_DIGITS * math.log(10):
-        raise ExpressionError(f"factorial({text_of(number)[:20]}) is too large: more than {MAX_DIGITS} digits")
+        raise ExpressionError(f"factorial({format_number(number)[:20]}) is too large: more than {MAX_DIGITS} digits")
     return math.factorial(number.numerator)
 
 
 def _round(number: Number, places: Number = Fraction(0)) -> Number:
     """Round to a number of decimal places. A half is rounded away from zero."""
     if isinstance(places, float) or places.denominator != 1 or abs(places) > MAX_DIGITS:
-        raise ExpressionError(f"cannot round to {text_of(places)[:20]} decimal places")
+        raise ExpressionError(f"cannot round to {format_number(places)[:20]} decimal places")
     factor = Fraction(10) ** places.numerator
     rounded = math.floor(abs(Fraction(number)) * factor + Fraction(1, 2)) / factor
     return rounded if number >= 0 else -rounded

@@ -19,7 +19,7 @@ from mew.client.sender import OutgoingEnvelope
 from mew.client.tasks import TaskSet
 from mew.protocol import kinds
 
-AT_ONCE: Final = 16
+MAX_CONCURRENT: Final = 16
 LIST_SECONDS: Final = 3.0
 """Timeout for participants to report their tools."""
 ANSWER_SECONDS: Final = 60.0
@@ -34,7 +34,7 @@ async def fulfiller(space: Space) -> None:
 
 
 async def _fulfil_all(space: Space, participant: Participant, proposals: Proposals) -> None:
-    crew, room = TaskSet(f"mew agent: {space.participant_id} fulfils"), asyncio.Semaphore(AT_ONCE)
+    crew, room = TaskSet(f"mew agent: {space.me} fulfils"), asyncio.Semaphore(MAX_CONCURRENT)
 
     async def work(proposed: IncomingProposal) -> None:
         try:

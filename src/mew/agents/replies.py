@@ -13,7 +13,7 @@ from mew.client.sender import OutgoingEnvelope
 from mew.protocol import kinds
 from mew.protocol.envelope import Envelope
 
-AGAIN: Final = 0.5
+RETRY_SECONDS: Final = 0.5
 """Seconds to wait before a rate-limited chat is sent again."""
 
 log = logging.getLogger("mew.agents")
@@ -27,7 +27,7 @@ async def reply(space: Space, text: str, about: Envelope) -> None:
             await space.post(draft)
             return
         except RateLimited:
-            await asyncio.sleep(AGAIN)
+            await asyncio.sleep(RETRY_SECONDS)
         except ProtocolError as refused:
             log.warning("the answer to %s was rejected: %s", about.id, refused)
             return

@@ -58,7 +58,7 @@ app = App(
 )
 app.command("mew.cli.space.gateway:app", name="gateway", help="Run a gateway that serves spaces on one port.")
 app.command(
-    "mew.cli.space.init:init",
+    "mew.cli.space.init:init_command",
     name="init",
     help="Create a space in this directory from a template.",
     help_epilogue=_examples("init", "init agents --name lab", "init --list-templates"),
@@ -72,9 +72,14 @@ app.command(
 )
 app.command("mew.cli.observe.mcp:app", name="mcp", help="List the MCP tools that the participants of a space offer.")
 app.command("mew.cli.space.commands:app", name="space", help="Start, stop and inspect the space of a directory.")
-app.command("mew.cli.space.commands:up", name="up", help="Start a space; short for `mew space up`.", help_epilogue="")
 app.command(
-    "mew.cli.space.commands:down", name="down", help="Stop a space; short for `mew space down`.", help_epilogue=""
+    "mew.cli.space.commands:up_command", name="up", help="Start a space; short for `mew space up`.", help_epilogue=""
+)
+app.command(
+    "mew.cli.space.commands:down_command",
+    name="down",
+    help="Stop a space; short for `mew space down`.",
+    help_epilogue="",
 )
 app.command("mew.cli.space.token:app", name="token", help="Create, list, rotate and revoke tokens.")
 app.command("mew.cli.journal.commands:app", name="journal", help="Inspect, verify and export the event journal.")
@@ -82,7 +87,7 @@ app.command(
     "mew.cli.pipeline.commands:app", name="pipeline", help="Build Delta tables from the journal and query them."
 )
 app.command(
-    "mew.cli.participate.send:send",
+    "mew.cli.participate.send:send_command",
     name="send",
     help="Send a chat or any other message to a space.",
     help_epilogue=_examples(
@@ -92,7 +97,7 @@ app.command(
     ),
 )
 app.command(
-    "mew.cli.observe.tail:tail",
+    "mew.cli.observe.tail:tail_command",
     name="tail",
     help="Show the latest messages of a space and follow new ones.",
     help_epilogue=_examples(
@@ -101,25 +106,25 @@ app.command(
 )
 app.command("mew.cli.participate.stream:app", name="stream", help="Open, write, share and read streams.")
 app.command(
-    "mew.cli.observe.explain:explain",
+    "mew.cli.observe.explain:explain_command",
     name="explain",
     help="Check whether a participant may send a message, and why.",
     help_epilogue=_examples("explain bob", "explain bob mcp/request", "explain bob @envelope.json --check"),
 )
 app.command(
-    "mew.cli.observe.top:top",
+    "mew.cli.observe.top:top_command",
     name="top",
     help="Show the message rates of participants and streams.",
     help_epilogue=_examples("top", "top --once --json"),
 )
 app.command(
-    "mew.cli.doctor:doctor",
+    "mew.cli.doctor:doctor_command",
     name="doctor",
     help="Check this machine's setup and the space of this directory.",
     help_epilogue=_examples("doctor", "doctor --deep", "doctor --json"),
 )
 app.command(
-    "mew.cli.default_command:install",
+    "mew.cli.default_command:install_completion",
     name="--install-completion",
     help="Install shell completion for the mew command.",
     help_epilogue="",
@@ -127,9 +132,9 @@ app.command(
 
 
 @app.default
-def alone() -> int:
+def open_directory() -> int:
     """Take part in the space of this directory. Starts the space if it is not running."""
-    from mew.cli.default_command import alone as begin
+    from mew.cli.default_command import open_space_here as begin
 
     return begin(app)
 

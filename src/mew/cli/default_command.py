@@ -13,7 +13,7 @@ from mew.supervisor.state_file import pids_file
 OFFER = "There is no space in this directory. `mew init` creates one; `mew init --list-templates` lists the templates."
 
 
-def alone(app: App) -> int:
+def open_space_here(app: App) -> int:
     """Take part in the space of the directory, started if necessary. If there is none, offer to create one."""
     directory = Path.cwd()
     terminal = sys.stdin.isatty() and sys.stdout.isatty()
@@ -46,7 +46,7 @@ def _agreed(question: str) -> bool:
 _Flag = Annotated[bool, Parameter(negative="", show_default=False)]
 
 
-def install(
+def install_completion(
     *,
     shell: Literal["bash", "zsh", "fish", "powershell"] | None = None,
     output: Annotated[Path | None, Parameter(alias="-o")] = None,

@@ -21,7 +21,7 @@ from cyclopts import Parameter
 from mew import __version__
 from mew.cli.common.errors import FAILED
 from mew.cli.common.io import as_json, use_color
-from mew.cli.common.render import printable, size
+from mew.cli.common.render import human_size, printable
 from mew.errors import MewError
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ _COLOURS: Final = {"ok": "\x1b[32m", "note": "\x1b[33m", "wrong": "\x1b[31m"}
 _Flag = Annotated[bool, Parameter(negative="", show_default=False)]
 
 
-def doctor(
+def doctor_command(
     *,
     space_dir: Annotated[Path | None, Parameter(alias="-d")] = None,
     deep: _Flag = False,
@@ -74,11 +74,11 @@ def _lines(rows: Iterable[tuple[str, str, str]]) -> list[str]:
 
 
 State: TypeAlias = Literal["ok", "note", "wrong"]
-OLDEST: Final = (3, 11)
+MIN_CLOCK: Final = (3, 11)
 LITTLE: Final = 2**30
 TOO_LITTLE: Final = 100 * 2**20
 """Bytes of disk."""
-FEW_FILES: Final = 1_024
+MIN_OPEN_FILES: Final = 1_024
 RELEASED: Final = 1_760_000_000
 """A time before this program was released. A clock that is earlier is wrong."""
 SECONDS: Final = 2.0
@@ -126,8 +126,8 @@ def look(directory: Path, *, deep: bool = False) -> list[DoctorCheck]:
 
 def _python() -> DoctorCheck:
     running = ".".join(map(str, sys.version_info[:3]))
-    if sys.version_info < OLDEST:
-        return DoctorCheck("python", "wrong", f"{running}: mew needs {'.'.join(map(str, OLDEST))} or newer")
+    if sys.version_info < MIN_CLOCK:
+        return DoctorCheck("python", "wrong", f"{running}: mew needs {'.'.join(map(str, MIN_CLOCK))} or newer")
     return DoctorCheck("python", "ok", f"{running}, mew {__version__}")
 
 
@@ -176,7 +176,7 @@ def _files() -> DoctorCheck:
     allowed, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     if allowed == resource.RLIM_INFINITY:
         return DoctorCheck("open files", "ok", "no limit")
-    if allowed < FEW_FILES:
+    if allowed < MIN_OPEN_FILES:
         advice = f"`ulimit -n {most}`" if most > allowed else "ask the administrator of this machine"
         return DoctorCheck("open files", "note", f"{allowed}, which limits the connections: {advice}")
     return DoctorCheck("open files", "ok", f"{allowed:,}")
@@ -191,9 +191,11 @@ def _disk(directory: Path) -> DoctorCheck:
     if not os.access(place, os.W_OK):
         return DoctorCheck("disk", "wrong", f"{place} is not writable: tokens, logs and journal are stored there")
     if free < TOO_LITTLE:
-        return DoctorCheck("disk", "wrong", f"{size(free)} free at {place}, too little for a journal: free some space")
+        return DoctorCheck(
+            "disk", "wrong", f"{human_size(free)} free at {place}, too little for a journal: free some space"
+        )
     state: State = "note" if free < LITTLE else "ok"
-    return DoctorCheck("disk", state, f"{size(free)} free at {place}")
+    return DoctorCheck("disk", state, f"{human_size(free)} free at {place}")
 
 
 def _node() -> DoctorCheck:
@@ -213,7 +215,7 @@ def _node() -> DoctorCheck:
 def _space(directory: Path) -> Iterator[DoctorCheck]:
     try:
         from mew.config import ConfigError, config_file
-        from mew.config.loader import load
+        from mew.config.loader import load_config
     except ImportError:
         return
     file = config_file(directory)
@@ -221,7 +223,7 @@ def _space(directory: Path) -> Iterator[DoctorCheck]:
         yield DoctorCheck("configuration", "note", f"no space in {directory}: create one with `mew init`")
         return
     try:
-        config = load([file], environ=os.environ)
+        config = load_config([file], environ=os.environ)
     except ConfigError as error:
         yield DoctorCheck("configuration", "wrong", str(error))
         return

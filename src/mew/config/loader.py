@@ -23,7 +23,7 @@ from mew.config.models import (
     SpaceConfig,
     UnadmittedLimits,
 )
-from mew.config.yaml_source import ConfigValue, decode, decode_fields, file_keys, read_yaml
+from mew.config.yaml_source import ConfigValue, decode_fields, decode_value, file_keys, read_yaml
 from mew.journal.kafka.address import FORM, InvalidTopicUrl, TopicUrl, read_address
 from mew.journal.settings import JournalSettings
 from mew.protocol import kinds
@@ -58,7 +58,7 @@ _YES: Final = frozenset({"true", "1", "yes", "on"})
 _NO: Final = frozenset({"false", "0", "no", "off"})
 
 
-def load(files: Sequence[Path], *, environ: Mapping[str, str], directory: Path | None = None) -> GatewayConfig:
+def load_config(files: Sequence[Path], *, environ: Mapping[str, str], directory: Path | None = None) -> GatewayConfig:
     """Read these files into one configuration. Raises `ConfigError` if a file cannot be used.
 
     The gateway settings come from the first file. `directory` overrides the space directory of every file.
@@ -99,7 +99,7 @@ def _read_tls(section: ConfigValue, directory: Path) -> TLS | None:
     value = section.get("tls")
     if value is None:
         return None
-    paths = {key: directory / path for key, path in msgspec.structs.asdict(decode(value, TLS)).items()}
+    paths = {key: directory / path for key, path in msgspec.structs.asdict(decode_value(value, TLS)).items()}
     for key, path in paths.items():
         if not path.is_file():
             raise value.required(key).error(f"no such file: {path}")
@@ -141,7 +141,7 @@ def _read_space(top: ConfigValue, environ: Mapping[str, str], directory: Path | 
 
 def _read_space_id(section: ConfigValue) -> str:
     value = section.required("id")
-    space_id = str(decode(value, Annotated[str, msgspec.Meta(description="a space id")]))
+    space_id = str(decode_value(value, Annotated[str, msgspec.Meta(description="a space id")]))
     if not is_space_id(space_id):
         raise value.error("expected 1 to 128 letters, digits, `.`, `_`, `@` or `-`, the first a letter or digit")
     return space_id
@@ -157,9 +157,9 @@ def _read_settings(top: ConfigValue, space_id: str, participants: Mapping[str, P
     return SpaceSettings(
         space_id=space_id,
         participants={name: participant.capabilities for name, participant in participants.items()},
-        defaults=CHAT_ONLY if capabilities is None else decode(capabilities, Capabilities, _READERS),
+        defaults=CHAT_ONLY if capabilities is None else decode_value(capabilities, Capabilities, _READERS),
         output_logs=frozenset(name for name, one in participants.items() if one.output_log is not None),
-        streams=decode(top.section("streams"), StreamSettings),
+        streams=decode_value(top.section("streams"), StreamSettings),
         limits=Limits(**decode_fields(limits, Limits)),
         approvals=_read_approvals(top, participants),
         **decode_fields(gateway, SpaceSettings, _GATEWAY_OF_SPACE),
@@ -181,7 +181,7 @@ def _read_approvals(top: ConfigValue, participants: Mapping[str, ParticipantConf
 def _read_rule(value: ConfigValue) -> ApprovalRule:
     _refuse_unknown(value, file_keys(ApprovalRule))
     deciders = value.required("deciders")
-    listed = decode(deciders, Annotated[tuple[str, ...], msgspec.Meta(description="a list of participants")])
+    listed = decode_value(deciders, Annotated[tuple[str, ...], msgspec.Meta(description="a list of participants")])
     names = tuple(dict.fromkeys(listed))
     if not names:
         raise deciders.error("expected at least one participant")
@@ -189,7 +189,7 @@ def _read_rule(value: ConfigValue) -> ApprovalRule:
     return ApprovalRule(
         match=_read_match(value.required("match")),
         deciders=names,
-        quorum=1 if quorum is None else decode(quorum, Annotated[int, msgspec.Meta(ge=1, le=len(names))]),
+        quorum=1 if quorum is None else decode_value(quorum, Annotated[int, msgspec.Meta(ge=1, le=len(names))]),
         **decode_fields(value, ApprovalRule, {"not_proposer"}),
     )
 
@@ -230,7 +230,7 @@ def _read_logging(top: ConfigValue, environ: Mapping[str, str]) -> LoggingConfig
 
 def _enabled(section: ConfigValue) -> bool:
     value = section.get("enabled")
-    return True if value is None else bool(decode(value, bool))
+    return True if value is None else bool(decode_value(value, bool))
 
 
 def _overridden(environ: Mapping[str, str], variable: str, configured: bool) -> bool:
@@ -291,7 +291,7 @@ def _read_journal(top: ConfigValue) -> JournalSettings:
 def _read_sync(value: ConfigValue | None) -> dict[str, Any]:
     if value is None:
         return {}
-    text = decode(value, Annotated[str, msgspec.Meta(description=_SYNC_VALUES)])
+    text = decode_value(value, Annotated[str, msgspec.Meta(description=_SYNC_VALUES)])
     match = _SYNC.fullmatch(text)
     if match is None or (match[2] and not 1 <= int(match[2]) <= MAX_INTERVAL_MS):
         raise value.error(f"expected {_SYNC_VALUES}, got {text!r}")
@@ -301,7 +301,7 @@ def _read_sync(value: ConfigValue | None) -> dict[str, Any]:
 def _read_retention(value: ConfigValue | None) -> float | None:
     if value is None:
         return None
-    text = decode(value, Annotated[str, msgspec.Meta(description=_RETENTION_VALUES)])
+    text = decode_value(value, Annotated[str, msgspec.Meta(description=_RETENTION_VALUES)])
     if text == "all":
         return None
     match = _RETENTION.fullmatch(text)
@@ -319,9 +319,9 @@ def _read_kafka(section: ConfigValue, *, enabled: bool) -> TopicUrl | None:
     if not enabled:
         raise url.error("a disabled journal cannot be shipped: remove `kafka`, or set journal.enabled to true")
     topic_type = Annotated[str, msgspec.Meta(description="the name of a topic")]
-    topic_name = None if topic is None else decode(topic, topic_type)
+    topic_name = None if topic is None else decode_value(topic, topic_type)
     try:
-        return read_address(decode(url, Annotated[str, msgspec.Meta(description=FORM)]), topic_name)
+        return read_address(decode_value(url, Annotated[str, msgspec.Meta(description=FORM)]), topic_name)
     except InvalidTopicUrl as error:
         raise url.error(str(error)) from None
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Final
 
 FOLDER: Final = ".mew"
-MOST_FOLDERS: Final = 20_000
+MAX_FOLDERS: Final = 20_000
 """Maximum number of folders searched below a served one. A `.mew` beyond that limit is not found."""
 _SERVER: Final = re.compile(r"server[-_]filesystem(?![\w-])", re.IGNORECASE)
 """`@modelcontextprotocol/server-filesystem@1.2.3`, `mcp_server_filesystem`, `…/server-filesystem/dist/index.js`."""
@@ -107,5 +107,5 @@ def _below(root: Path) -> Iterator[Path]:
     for count, (place, folders, files) in enumerate(os.walk(root)):
         if FOLDER in folders or FOLDER in files:
             yield Path(place) / FOLDER
-        if count >= MOST_FOLDERS:
+        if count >= MAX_FOLDERS:
             return

@@ -63,7 +63,7 @@ class TokenFolder:
                 tokens[path.stem, path.suffix == _OBSERVER] = token
         return tokens
 
-    def kept(self, name: str, *, observer: bool = False) -> str | None:
+    def stored_token(self, name: str, *, observer: bool = False) -> str | None:
         """Return the token in the file of this name, or None if there is no usable one."""
         path = self.file(name, observer=observer)
         return _read_token(path, []) if path.exists() else None
@@ -104,26 +104,26 @@ class TokenFolder:
         return True
 
     @property
-    def known(self) -> Path:
+    def state_file(self) -> Path:
         """File with the configuration state that a gateway last stored (`gateway.configuration_changes`)."""
         return self.path / ".known"
 
     def remembered(self) -> str | None:
         """Return the contents of `known`, or None if the file does not exist."""
         try:
-            return self.known.read_text(encoding="utf-8")
+            return self.state_file.read_text(encoding="utf-8")
         except FileNotFoundError:
             return None
         except (OSError, UnicodeDecodeError) as error:
-            raise ConfigError(f"cannot be read: {error}", file=self.known) from None
+            raise ConfigError(f"cannot be read: {error}", file=self.state_file) from None
 
     def remember(self, text: str) -> None:
         """Write `text` to `known`."""
         try:
             self._prepare()
-            _write(self.known, text, only_new=False)
+            _write(self.state_file, text, only_new=False)
         except OSError as error:
-            raise ConfigError(f"cannot be written: {error.strerror}", file=self.known) from None
+            raise ConfigError(f"cannot be written: {error.strerror}", file=self.state_file) from None
 
     def _prepare(self) -> None:
         self.path.parent.mkdir(mode=0o700, exist_ok=True)
@@ -139,7 +139,7 @@ class TokenStore:
         """Read all sources. With `generate`, create a token for each configured participant that has none."""
         spaces = tuple(spaces)
         self._folders = {space.settings.space_id: TokenFolder(space.directory) for space in spaces}
-        self._given = _given(spaces, environ)
+        self._configured = _configured_tokens(spaces, environ)
         self._holders: dict[bytes, Identity] = {}
         self._tokens: dict[Identity, tuple[str, ...]] = {}
         self.sources: dict[Identity, tuple[str, ...]] = {}
@@ -151,7 +151,7 @@ class TokenStore:
         self.warnings: tuple[str, ...] = ()
         """Warnings of the last read. They contain no token."""
         self.reload()
-        self.generated = tuple(identity for identity in self._given if generate and identity not in self._tokens)
+        self.generated = tuple(identity for identity in self._configured if generate and identity not in self._tokens)
         """Participants for which this constructor created a token."""
         for identity in self.generated:
             self._obtain(identity)
@@ -160,7 +160,7 @@ class TokenStore:
         """Return the holder of this token, or None if the token is unknown."""
         # The lookup time depends only on the digest. An attacker cannot choose a digest without a SHA-256
         # preimage, so the time reveals nothing about the characters of a token.
-        return self._holders.get(fingerprint(token))
+        return self._holders.get(token_fingerprint(token))
 
     def issue(self, space_id: str, participant: str) -> str:
         """Return the participant's token, created and stored if missing: invitations survive restarts (protocol §3)."""
@@ -183,7 +183,7 @@ class TokenStore:
         If two holders share a token, it raises `ConfigError` and changes nothing.
         """
         warnings: list[str] = []
-        sourced = {identity: list(entries) for identity, entries in self._given.items()}
+        sourced = {identity: list(entries) for identity, entries in self._configured.items()}
         for space_id, folder in self._folders.items():
             for (name, observer), token in folder.read(warnings).items():
                 source = str(folder.file(name, observer=observer))
@@ -216,14 +216,16 @@ class TokenStore:
     def _obtain(self, identity: Identity) -> str:
         token = self._folders[identity.space_id].obtain(identity.participant)
         file = self._folders[identity.space_id].file(identity.participant)
-        if self._holders.setdefault(fingerprint(token), identity) != identity:
-            raise ConfigError(f"the same token as {_named(self._holders[fingerprint(token)])}'s", file=file)
+        if self._holders.setdefault(token_fingerprint(token), identity) != identity:
+            raise ConfigError(f"the same token as {_holder_name(self._holders[token_fingerprint(token)])}'s", file=file)
         self._tokens[identity] = (token,)
         self.sources[identity] = (str(file),)
         return token
 
 
-def _given(spaces: Iterable[SpaceConfig], environ: Mapping[str, str]) -> dict[Identity, list[tuple[str, str]]]:
+def _configured_tokens(
+    spaces: Iterable[SpaceConfig], environ: Mapping[str, str]
+) -> dict[Identity, list[tuple[str, str]]]:
     """Return each configured participant's tokens from the environment and space.yaml, with sources, by priority."""
     entries: dict[Identity, list[tuple[str, str]]] = {}
     holders: dict[str, Identity] = {}
@@ -234,7 +236,7 @@ def _given(spaces: Iterable[SpaceConfig], environ: Mapping[str, str]) -> dict[Id
             variable = environment_variable(name)
             if token := environ.get(variable, "").strip():
                 if variable in holders:
-                    both = f"{_named(holders[variable])} and {_named(identity)}"
+                    both = f"{_holder_name(holders[variable])} and {_holder_name(identity)}"
                     raise ConfigError(f"would be the token of both {both}", where=f"environment variable {variable}")
                 holders[variable] = identity
                 entries[identity].insert(0, (token, f"environment variable {variable}"))
@@ -247,9 +249,9 @@ def _index(sourced: Mapping[Identity, Iterable[tuple[str, str]]]) -> dict[bytes,
     sources: dict[bytes, str] = {}
     for identity, entries in sourced.items():
         for token, source in entries:
-            digest = fingerprint(token)
+            digest = token_fingerprint(token)
             if holders.setdefault(digest, identity) != identity:
-                both = f"{_named(holders[digest])} ({sources[digest]}) and {_named(identity)} ({source})"
+                both = f"{_holder_name(holders[digest])} ({sources[digest]}) and {_holder_name(identity)} ({source})"
                 raise ConfigError(f"one token for two: {both}; each needs its own")
             sources[digest] = source
     return holders
@@ -262,12 +264,12 @@ def _by_holder(holders: Mapping[bytes, Identity]) -> dict[Identity, frozenset[by
     return {holder: frozenset(digests) for holder, digests in digests_by_holder.items()}
 
 
-def _named(identity: Identity) -> str:
+def _holder_name(identity: Identity) -> str:
     kind = "observer " if identity.observer else ""
     return f"{kind}{identity.participant!r} of space {identity.space_id!r}"
 
 
-def fingerprint(token: str) -> bytes:
+def token_fingerprint(token: str) -> bytes:
     """Return the SHA-256 digest of a token. It identifies the token but does not reveal it."""
     return hashlib.sha256(token.encode("utf-8", "surrogatepass")).digest()
 

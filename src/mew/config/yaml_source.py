@@ -77,7 +77,7 @@ class ConfigValue:
 
     def expected(self, what: str) -> ConfigError:
         """Return an error that says what is expected here."""
-        return self.error(f"expected {what}, got {_named(self.node.value)}")
+        return self.error(f"expected {what}, got {_type_name(self.node.value)}")
 
     def warn(self, problem: str) -> None:
         """Add a warning about this value. The file is still accepted."""
@@ -131,7 +131,7 @@ Readers: TypeAlias = Mapping[Any, Callable[[ConfigValue], Any]]
 """Functions that read values of types which are not plain data."""
 
 
-def decode(value: ConfigValue, hint: Any, readers: Readers = MappingProxyType({})) -> Any:
+def decode_value(value: ConfigValue, hint: Any, readers: Readers = MappingProxyType({})) -> Any:
     """Return a value as the type of a struct's field. Raises `ConfigError` if it does not have that type."""
     kind, meta = _resolve(hint)
     if kind in readers:
@@ -140,9 +140,9 @@ def decode(value: ConfigValue, hint: Any, readers: Readers = MappingProxyType({}
         value.warn_unknown(file_keys(kind))
         return kind(**decode_fields(value, kind, readers=readers))
     if get_origin(kind) is tuple:
-        return tuple(decode(item, get_args(kind)[0], readers) for item in value.items(_description(kind, meta)))
+        return tuple(decode_value(item, get_args(kind)[0], readers) for item in value.items(_description(kind, meta)))
     if get_origin(kind) is dict:
-        return {key: decode(entry, get_args(kind)[1], readers) for key, entry in value.entries()}
+        return {key: decode_value(entry, get_args(kind)[1], readers) for key, entry in value.entries()}
     if meta is VERBATIM:
         return _verbatim(value)
     if not _fits(value.node.value, kind, meta):
@@ -167,7 +167,7 @@ def decode_fields(
             continue
         value = section.required(field.encode_name) if field.required else section.get(field.encode_name)
         if value is not None and (field.required or value.node.value != ""):
-            values[field.name] = decode(value, field.type, readers)
+            values[field.name] = decode_value(value, field.type, readers)
     return values
 
 
@@ -225,10 +225,10 @@ def _received(node: Node, kind: Any) -> str:
     if isinstance(value, str) and kind is bool and value.lower() in _OLD_FLAGS:
         return f"{value!r}, which is only a string in YAML 1.2"
     if isinstance(value, bool | int | float) and (kind in {str, Path} or get_origin(kind) is Literal):
-        return f"{_named(value)}; put it in quotes"
+        return f"{_type_name(value)}; put it in quotes"
     if isinstance(value, int if kind is int else int | float) and not isinstance(value, bool) and kind in {int, float}:
-        return node.text[:_SHOWN]
-    return _named(value)
+        return node.text[:_MAX_SHOWN]
+    return _type_name(value)
 
 
 def _verbatim(value: ConfigValue) -> str:
@@ -323,7 +323,7 @@ class _Builder:
         while not isinstance(event := next(self.events), MappingEndEvent):
             key = self.node(event, path).value
             if not isinstance(key, str):
-                raise self.error(event, path, f"expected a string as key, got {_named(key)}; put it in quotes")
+                raise self.error(event, path, f"expected a string as key, got {_type_name(key)}; put it in quotes")
             if key in values:
                 raise self.error(event, (*path, key), f"given twice, first in line {values[key].line}")
             node = self.node(next(self.events), (*path, key))
@@ -339,7 +339,7 @@ class _Builder:
         together: dict[str, Node] = {}
         for source in node.value if isinstance(node.value, list) else [node]:
             if not isinstance(source.value, dict):
-                raise self.error(event, path, f"expected a mapping behind <<, got {_named(source.value)}")
+                raise self.error(event, path, f"expected a mapping behind <<, got {_type_name(source.value)}")
             together = source.value | together
         return together
 
@@ -374,7 +374,7 @@ def _resolved(text: str) -> str | int | float | bool | None:
         return None
     if text in {"true", "True", "TRUE", "false", "False", "FALSE"}:
         return text.lower() == "true"
-    if len(text) <= _LONGEST_NUMBER:
+    if len(text) <= _MAX_NUMBER_LENGTH:
         for form, base in _WHOLE.items():
             if form.fullmatch(text):
                 return int(text, base)
@@ -383,7 +383,7 @@ def _resolved(text: str) -> str | int | float | bool | None:
     return text
 
 
-def _named(value: object) -> str:
+def _type_name(value: object) -> str:
     """Return the type of a value as text; never the value itself, which may be a secret."""
     if isinstance(value, bool):
         return "a boolean"
@@ -406,8 +406,8 @@ _NAMES: Final[dict[type, str]] = {
 _EXPECTED: Final[dict[Any, str]] = {bool: "true or false", str: "a string", Path: "a path"}
 _DEFAULT_BOUNDS: Final[dict[Any, msgspec.Meta]] = {int: msgspec.Meta(ge=1), float: msgspec.Meta(gt=0)}
 _OLD_FLAGS: Final = frozenset({"yes", "no", "on", "off", "y", "n"})
-_SHOWN: Final = 40
-_LONGEST_NUMBER: Final = 200
+_MAX_SHOWN: Final = 40
+_MAX_NUMBER_LENGTH: Final = 200
 """Maximum characters of a number. Longer text is a string: the digits might not even fit a float."""
 _WHOLE: Final = {
     re.compile(r"[-+]?[0-9]+"): 10,

@@ -124,7 +124,7 @@ def known_before(space: SpaceConfig, tokens: TokenStore, now: Known, *, ran: boo
         if text is not None:
             return msgspec.json.decode(text, type=Known)
     except (MewError, msgspec.MsgspecError) as error:
-        log.warning("known tokens cannot be read", file=str(folder.known), error=str(error))
+        log.warning("known tokens cannot be read", file=str(folder.state_file), error=str(error))
     made = {each.participant for each in tokens.generated if each.space_id == space.settings.space_id}
 
     def old(held: Mapping[str, frozenset[str]], *, observer: bool) -> Mapping[str, frozenset[str]]:

@@ -15,7 +15,7 @@ import pytest
 
 from mew.cli.observe import feed
 from mew.cli.observe.feed import FeedEvent, FeedFilter, JournalHistory, frame_json
-from mew.cli.observe.tail_render import Paint, counted, line
+from mew.cli.observe.tail_render import Paint, count_text, event_line
 from mew.protocol.patterns import KindPattern
 from tests.cli.running_space import SECONDS, Lab, command, configure, environment, lab_in, run
 
@@ -266,20 +266,20 @@ STREAM = {"stream": {"stream_id": "s", "owner": "alice"}, "stream_id": "s"}
     ],
 )
 def test_a_line_says_the_one_thing_that_matters(happened: FeedEvent, told: str) -> None:
-    assert line(happened, PLAIN) == f"10:00:00.123 alice        {told}"
+    assert event_line(happened, PLAIN) == f"10:00:00.123 alice        {told}"
 
 
 def test_what_the_gateway_says_is_told_as_the_gateways() -> None:
-    told = line(seen("stream/open", STREAM, sender="system:gateway", to=["bob"]), PLAIN)
+    told = event_line(seen("stream/open", STREAM, sender="system:gateway", to=["bob"]), PLAIN)
     assert told == "10:00:00.123 gateway      stream/open s of alice"
 
 
 def test_everybody_keeps_their_colour_and_a_refusal_is_red() -> None:
     paint = Paint(colours=True)
     assert paint.name("alice") == paint.name("alice") != paint.name("bob")
-    assert "\x1b[31m" in line(FeedEvent(time=T, sender="a", kind="chat", refused="paused"), paint)
-    assert counted("s", 1, 5, 0, PLAIN).strip() == "s: 1 frame, 5 B"
-    assert counted("s", 3000, 5000, 2, PLAIN).strip() == "s: 3,000 frames, 5.0 kB, 1,500/s"
+    assert "\x1b[31m" in event_line(FeedEvent(time=T, sender="a", kind="chat", refused="paused"), paint)
+    assert count_text("s", 1, 5, 0, PLAIN).strip() == "s: 1 frame, 5 B"
+    assert count_text("s", 3000, 5000, 2, PLAIN).strip() == "s: 3,000 frames, 5.0 kB, 1,500/s"
 
 
 class Pages:

@@ -12,7 +12,7 @@ import pytest
 from rich.console import Console
 
 from mew.cli.observe.rates import ParticipantRates, RateCounter, Rates, StreamRates
-from mew.cli.observe.top import plain, tables
+from mew.cli.observe.top import rates_lines, rates_tables
 from mew.client.frames import Frame
 from mew.protocol import parse
 from mew.view import ParticipantView, SpaceView, StreamView
@@ -82,8 +82,8 @@ def test_a_stream_for_others_is_not_guessed_at_and_who_has_gone_is_still_told() 
     rates = counting.look(view, T)
     assert (rates.streams[0].frames, rates.streams[0].bytes) == (None, None)
     assert [(each.id, each.present) for each in rates.participants][-1] == ("carol", False)
-    assert "carol (left)" in plain(rates)
-    assert "  ?  " in plain(rates)
+    assert "carol (left)" in rates_lines(rates)
+    assert "  ?  " in rates_lines(rates)
 
 
 def some_rates() -> Rates:
@@ -96,13 +96,13 @@ def some_rates() -> Rates:
 
 
 def test_the_busiest_are_first_and_nothing_moves_the_cursor() -> None:
-    text = plain(some_rates())
+    text = rates_lines(some_rates())
     heading, _, first, second, _, stream = text.splitlines()
     assert heading == f"{T} 2 present, 1 open streams: 10.5 envelopes/s, 20.0 frames/s, 3.0 kB/s, 3/s too fast to count"
     assert (first.split()[0], second.split()[0]) == ("alice", "[b]bob\\x1b")
     assert stream.split() == ["s", "alice", "(away)", "bob", "20.0", "2.0", "kB", "1,234", "live"]
     console = Console(width=100, record=True, file=open(os.devnull, "w"))  # noqa: SIM115, PTH123
-    console.print(tables(some_rates()))
+    console.print(rates_tables(some_rates()))
     assert "[b]bob\\x1b" in console.export_text()
     console.file.close()
 

@@ -5,7 +5,7 @@ import json
 import msgspec
 import pytest
 
-from mew.cli.participate.client import BadLine, Read, read, written
+from mew.cli.participate.client import BadLine, Read, encode_message, parse_line
 from mew.client import Frame
 from mew.protocol.envelope import parse
 
@@ -21,7 +21,7 @@ CHAT = b'{"protocol":"mew/v0.4","id":"1","ts":"2026-01-01T00:00:00Z","from":"a",
     ],
 )
 def test_an_envelope_and_a_frame_of_a_stream_there_is_are_sent_as_they_are(line: bytes) -> None:
-    assert read(b"  " + line + b"\r", {"stream-1"}) == Read(line)
+    assert parse_line(b"  " + line + b"\r", {"stream-1"}) == Read(line)
 
 
 @pytest.mark.parametrize(
@@ -38,24 +38,24 @@ def test_an_envelope_and_a_frame_of_a_stream_there_is_are_sent_as_they_are(line:
     ],
 )
 def test_anything_else_is_words(line: str, text: str) -> None:
-    found = read(line.encode(), {"stream-1"})
+    found = parse_line(line.encode(), {"stream-1"})
     assert found is not None
     assert json.loads(found.message) == {"kind": "chat", "payload": {"text": text}}
 
 
 @pytest.mark.parametrize("line", [b"", b"   ", b"\r"])
 def test_an_empty_line_is_nothing(line: bytes) -> None:
-    assert read(line) is None
+    assert parse_line(line) is None
 
 
 @pytest.mark.parametrize("line", [b'{"text":"hello"}', b'{"kind":1}', b'{"kind":"chat"', b"{}", b"\xff\xfe"])
 def test_an_object_that_is_no_envelope_is_refused(line: bytes) -> None:
     with pytest.raises(BadLine):
-        read(line)
+        parse_line(line)
 
 
 def test_an_envelope_is_written_as_it_came() -> None:
-    assert written(parse(CHAT)) == CHAT + b"\n"
+    assert encode_message(parse(CHAT)) == CHAT + b"\n"
 
 
 @pytest.mark.parametrize(
@@ -67,4 +67,4 @@ def test_an_envelope_is_written_as_it_came() -> None:
     ],
 )
 def test_a_frame_is_written_as_in_an_output_log(frame: Frame[None], data: dict[str, str]) -> None:
-    assert msgspec.json.decode(written(frame)) == {"frame": data}
+    assert msgspec.json.decode(encode_message(frame)) == {"frame": data}

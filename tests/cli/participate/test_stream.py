@@ -19,7 +19,7 @@ from mew.cli.common.errors import Unreachable, UsageError
 from mew.cli.common.http_client import ApiError
 from mew.cli.participate import stream_feed
 from mew.cli.participate.stream import ChunkOptions
-from mew.cli.participate.stream_feed import Feed, packed, pieces, unpacked
+from mew.cli.participate.stream_feed import Feed, packed, read_pieces, unpacked
 from mew.client import connect
 from tests.cli.running_space import SECONDS, Lab, command, environment, piped
 
@@ -63,7 +63,7 @@ def feed(lab: Lab, stream: str, given: bytes, *arguments: str) -> dict[str, Any]
     sink = Feed(*door_of(lab), stream, None)
     with os.fdopen(reader, "rb") as source, sink._door:
         how: Any = dict.fromkeys(arguments, True)
-        for piece in pieces(source, ChunkOptions(**how), sink.stay):
+        for piece in read_pieces(source, ChunkOptions(**how), sink.stay):
             sink.send(piece)
     thread.join(SECONDS)
     return sink.sent()
@@ -263,7 +263,7 @@ def cut(given: bytes, **how: Any) -> list[Any]:
     reader, writer = os.pipe()
     _pour(writer, given)
     with os.fdopen(reader, "rb") as source:
-        return list(pieces(source, ChunkOptions(**how), lambda: None))
+        return list(read_pieces(source, ChunkOptions(**how), lambda: None))
 
 
 def test_lines_and_chunks_and_prefixed_pieces() -> None:
@@ -278,7 +278,7 @@ def test_while_nothing_comes_somebody_is_told(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(stream_feed, "PATIENCE", 0.01)
     reader, writer = os.pipe()
     with os.fdopen(reader, "rb") as source:
-        assert list(pieces(source, ChunkOptions(), lambda: _pour(writer, b"at last\n"))) == ["at last"]
+        assert list(read_pieces(source, ChunkOptions(), lambda: _pour(writer, b"at last\n"))) == ["at last"]
 
 
 def test_a_writer_that_says_it_is_still_there_is_heard(lab: Lab, stream: str) -> None:

@@ -14,7 +14,7 @@ import pytest
 
 import mew.templates
 from mew.cli import main
-from mew.config.loader import load
+from mew.config.loader import load_config
 from mew.config.models import GatewayConfig
 from tests.gateway.raw import running_from
 from tests.support.host_requirements import requires
@@ -51,7 +51,7 @@ def written(folder: Path) -> str:
 
 
 def configured(folder: Path) -> GatewayConfig:
-    return load([folder / ".mew" / "space.yaml"], environ={})
+    return load_config([folder / ".mew" / "space.yaml"], environ={})
 
 
 OLD = """\

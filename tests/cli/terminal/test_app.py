@@ -9,7 +9,7 @@ from textual.widgets import Static
 import mew
 from mew.cli.terminal.app import Terminal
 from mew.cli.terminal.approval import ApprovalDialog
-from mew.cli.terminal.prompt import LONGEST, InputHistory, InputPrompt
+from mew.cli.terminal.prompt import MAX_HISTORY, InputHistory, InputPrompt
 from mew.cli.terminal.slash_commands import ORDERS
 from tests.cli.terminal.harness import seated
 from tests.client.harness import joining, played, until
@@ -149,12 +149,12 @@ def test_a_history_is_bounded_and_survives_rubbish(tmp_path: Path) -> None:
     file = tmp_path / "history.jsonl"
     file.write_bytes(b'"kept"\nno json\n7\n')
     memory = InputHistory(file)
-    for number in range(LONGEST + 10):
+    for number in range(MAX_HISTORY + 10):
         memory.add(f"{number}\nand more")
         memory.add(f"{number}\nand more")
     again = InputHistory(file)
-    assert again.back("") == f"{LONGEST + 9}\nand more"
-    assert len(file.read_text().splitlines()) == LONGEST
+    assert again.back("") == f"{MAX_HISTORY + 9}\nand more"
+    assert len(file.read_text().splitlines()) == MAX_HISTORY
     assert file.stat().st_mode & 0o777 == 0o600
     assert InputHistory(tmp_path / "nowhere" / "history").back("") is None
 

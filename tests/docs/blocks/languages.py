@@ -14,7 +14,7 @@ from typing import Any, Final
 from ruamel.yaml import YAML
 from ruamel.yaml.error import YAMLError
 
-from mew.config.loader import load
+from mew.config.loader import load_config
 from mew.config.models import _SECTIONS
 from mew.errors import MewError
 from mew.protocol.envelope import parse
@@ -141,7 +141,7 @@ def _yaml(page: Page, block: Block) -> None:
 def _read_configuration(file: Path, text: str) -> None:
     file.write_text(text, encoding="utf-8")
     try:
-        warnings = load([file], environ={}).warnings
+        warnings = load_config([file], environ={}).warnings
     except MewError as error:
         raise BlockFailed(f"a gateway would refuse this: {error}") from error
     finally:

@@ -9,7 +9,7 @@ from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
 
-from mew.cli.pipeline.watch import Signals, _complain, _publish, _say
+from mew.cli.pipeline.watch import Signals, _complain, _print_event, _publish
 from mew.pipeline.jobs.watching import Watch, WatchOptions
 from mew.pipeline.lake import Lake
 from mew.pipeline.publishing import Publisher
@@ -25,7 +25,7 @@ def main(journal: Path, lake: Lake, url: str | None) -> int:
         watch.made = partial(_publish, publisher)
     with nullcontext() if publisher is None else publisher:
         for told in watch.run():
-            _say(told, json=True)
+            _print_event(told, json=True)
             if publisher is not None:
                 _complain(publisher, json=True)
     return 1 if watch.troubles else 0

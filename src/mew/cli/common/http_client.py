@@ -16,11 +16,11 @@ import msgspec
 from mew._internal.unix_sockets import connect_to_socket, path_of
 from mew.cli.common.errors import CommandFailed, RequestRefused, Unreachable, UsageError, one_line
 
-SECONDS: Final = 10.0
+ANSWER_TIMEOUT: Final = 10.0
 """Timeout for an answer."""
-SILENCE: Final = 40.0
+EVENT_TIMEOUT: Final = 40.0
 """Timeout for an event: the gateway sends a comment after 15 seconds without one."""
-LARGEST_ANSWER: Final = 256 * 2**20
+MAX_ANSWER_BYTES: Final = 256 * 2**20
 SCHEMES: Final = {"ws": "http", "http": "http", "wss": "https", "https": "https"}
 _READ: Final = 64 * 2**10
 _OK: Final = 200
@@ -79,9 +79,9 @@ class GatewayClient:
     def ask(self, method: str, path: str, body: object = None, *, form: Any = Any, **query: object) -> Any:
         """Return the answer, decoded as `form`. Raises `RequestRefused` with the gateway's reason, or `Unreachable`."""
         data = None if body is None else body if isinstance(body, bytes) else msgspec.json.encode(body)
-        answer = self._request(method, self._target(path, query), data, {}, SECONDS)
+        answer = self._request(method, self._target(path, query), data, {}, ANSWER_TIMEOUT)
         try:
-            text = answer.read(LARGEST_ANSWER)
+            text = answer.read(MAX_ANSWER_BYTES)
         except (OSError, http.client.HTTPException) as error:
             raise self._unreachable(error) from None
         return self._read(answer.status, text, form)
@@ -97,9 +97,9 @@ class GatewayClient:
         headers = {"Accept": "text/event-stream"}
         if last is not None:
             headers["Last-Event-ID"] = str(last)
-        answer = self._request("GET", self._target(path, query), None, headers, SILENCE)
+        answer = self._request("GET", self._target(path, query), None, headers, EVENT_TIMEOUT)
         if answer.status != _OK:
-            self._read(answer.status, answer.read(LARGEST_ANSWER), Any)
+            self._read(answer.status, answer.read(MAX_ANSWER_BYTES), Any)
         rest = b""
         while True:
             try:

@@ -12,7 +12,7 @@ import msgspec
 
 from mew.cli.common.errors import UsageError
 
-LARGEST: Final = 64 * 2**20
+MAX_VALUE_BYTES: Final = 64 * 2**20
 """Maximum bytes that are read from a file or standard input for one value."""
 STDIN: Final = "-"
 
@@ -20,21 +20,21 @@ STDIN: Final = "-"
 def read_bytes(option: str, text: str) -> bytes:
     """Return the bytes of an option: its own text, the contents of a file for `@file`, standard input for `-`."""
     if text == STDIN:
-        data = sys.stdin.buffer.read(LARGEST + 1)
+        data = sys.stdin.buffer.read(MAX_VALUE_BYTES + 1)
     elif text.startswith("@"):
         try:
             with Path(text[1:]).open("rb") as file:
-                data = file.read(LARGEST + 1)
+                data = file.read(MAX_VALUE_BYTES + 1)
         except OSError as error:
             raise UsageError(f"{option}: {text[1:]}: {error.strerror}") from None
     else:
         return text.encode(errors="surrogateescape")
-    if len(data) > LARGEST:
-        raise UsageError(f"{option}: the value is longer than {LARGEST} bytes")
+    if len(data) > MAX_VALUE_BYTES:
+        raise UsageError(f"{option}: the value is longer than {MAX_VALUE_BYTES} bytes")
     return data
 
 
-def text_of(option: str, data: bytes) -> str:
+def decode_text(option: str, data: bytes) -> str:
     """Decode the bytes of an option as UTF-8. Raises `UsageError`."""
     try:
         return data.decode()
@@ -42,7 +42,7 @@ def text_of(option: str, data: bytes) -> str:
         raise UsageError(f"{option}: the value is not UTF-8") from None
 
 
-def object_of(option: str, text: str) -> msgspec.Raw:
+def json_object(option: str, text: str) -> msgspec.Raw:
     """Return a JSON object verbatim, after checking that it is valid."""
     data = read_bytes(option, text)
     try:
@@ -54,7 +54,7 @@ def object_of(option: str, text: str) -> msgspec.Raw:
     return msgspec.Raw(data)
 
 
-def value_of(option: str, text: str) -> Any:
+def json_value(option: str, text: str) -> Any:
     """Return any JSON value. Raises `UsageError` for invalid JSON."""
     try:
         return msgspec.json.decode(read_bytes(option, text))

@@ -35,7 +35,7 @@ _UNITS: Final = ("B", "kB", "MB", "GB", "TB")
 _THOUSAND: Final = 1000
 
 
-def readable(record: Record, *, colours: bool) -> str:
+def record_line(record: Record, *, colours: bool) -> str:
     """Return one line for a record."""
     about = [
         record.kind,
@@ -57,7 +57,7 @@ def _excerpt(record: Record) -> str:
     """Return the beginning of the contents; for an envelope only its payload, as the columns show the rest."""
     payload = record.payload if record.envelope_id is None else _payload(record.payload)
     text = printable(payload[:_SHOWN_BYTES].decode(errors="backslashreplace"))
-    return f"{text}… ({size(len(payload))})" if len(payload) > _SHOWN_BYTES else text
+    return f"{text}… ({human_size(len(payload))})" if len(payload) > _SHOWN_BYTES else text
 
 
 def _payload(envelope: bytes) -> bytes:
@@ -80,7 +80,7 @@ def _escaped(character: str) -> str:
     return character.encode("unicode_escape").decode()
 
 
-def size(count: int) -> str:
+def human_size(count: int) -> str:
     """Return a number of bytes in a readable unit."""
     amount, unit = float(count), 0
     while amount >= _THOUSAND and unit < len(_UNITS) - 1:
@@ -88,7 +88,7 @@ def size(count: int) -> str:
     return f"{count} B" if unit == 0 else f"{amount:.1f} {_UNITS[unit]}"
 
 
-def described(info: "JournalStats") -> str:
+def journal_summary(info: "JournalStats") -> str:
     """Return a summary of a journal, one line per item."""
     lines = [("space", info.space), ("journal", str(info.journal))]
     if info.since is None or info.until is None:
@@ -102,8 +102,11 @@ def described(info: "JournalStats") -> str:
             ("streams", _named(info.streams)),
         ]
     lines += [
-        ("segments", f"{info.segments.count:,}, {info.compacted:,} of them compacted, {size(info.segments.bytes)}"),
-        ("logs", f"{info.logs.count:,}, {size(info.logs.bytes)}"),
+        (
+            "segments",
+            f"{info.segments.count:,}, {info.compacted:,} of them compacted, {human_size(info.segments.bytes)}",
+        ),
+        ("logs", f"{info.logs.count:,}, {human_size(info.logs.bytes)}"),
         ("checkpoints", _checkpoints(info)),
         ("epochs", f"{len(info.epochs):,}" + (f", the last {printable(info.epochs[-1])}" if info.epochs else "")),
     ]
@@ -122,13 +125,13 @@ def _checkpoints(info: "JournalStats") -> str:
     return "none" if info.last_checkpoint is None else f"{count:,}, the last at position {info.last_checkpoint:,}"
 
 
-def verdict(report: "VerificationReport") -> str:
+def verification_text(report: "Report") -> str:
     """Return the result of a verification as text, the problems first."""
     lines = [f"{_SORTS[problem.sort]}: {problem}" for problem in report.problems]
     if report.first is None or report.last is None:
         lines.append(f"{report.space}: no records")
         return "\n".join(lines)
-    files = f"{report.segments:,} segments and {report.logs:,} logs ({size(report.bytes)})"
+    files = f"{report.segments:,} segments and {report.logs:,} logs ({human_size(report.bytes)})"
     word = "damaged" if report.damaged else "intact"
     records = f"{report.records:,} records from position {report.first:,} to {report.last:,} in {files}"
     return "\n".join([*lines, f"{report.space}: {word}: {records}"])

@@ -92,10 +92,10 @@ def _http(url: str) -> str:
 
 def configured(directory: Path, file: Path | None = None) -> "tuple[Path, GatewayConfig]":
     """Return the path of a directory's space.yaml and its configuration."""
-    from mew.config.loader import load
+    from mew.config.loader import load_config
 
     path = find_config(directory) if file is None else file
-    return path, load([path], environ=os.environ)
+    return path, load_config([path], environ=os.environ)
 
 
 def token_of(place: SpaceDirectory, participant: str) -> str:
@@ -103,7 +103,7 @@ def token_of(place: SpaceDirectory, participant: str) -> str:
     from mew.config.tokens import TokenFolder, environment_variable
 
     variable = os.environ.get(environment_variable(participant), "").strip()
-    if (token := variable or TokenFolder(place.directory).kept(participant)) is not None:
+    if (token := variable or TokenFolder(place.directory).stored_token(participant)) is not None:
         return token
     _, config = configured(place.directory, place.config_file)
     configuration = config.spaces[0].participants.get(participant)
@@ -120,7 +120,7 @@ def observer_token(place: SpaceDirectory, name: str = OBSERVER) -> str:
     from mew.config.tokens import TokenFolder
 
     folder = TokenFolder(place.directory)
-    if (token := folder.kept(name, observer=True)) is not None:
+    if (token := folder.stored_token(name, observer=True)) is not None:
         return token
     token = folder.obtain(name, observer=True)
     if place.running:

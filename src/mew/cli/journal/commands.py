@@ -16,7 +16,7 @@ from cyclopts import App, Parameter
 
 from mew.cli.common.errors import FAILED, CommandFailed, UsageError
 from mew.cli.common.io import Progress, bar
-from mew.cli.journal.options import JournalLocation, RecordOptions, folder_of
+from mew.cli.journal.options import JournalLocation, RecordOptions, journal_folder
 from mew.journal.block_format import CorruptData
 from mew.journal.export import RecordFilter, complete_file, last_records, record_to_json, write_jsonl
 from mew.journal.layout import CONTROL_SUFFIX, FRAMES_SUFFIX, HOUR, JournalFolder
@@ -38,8 +38,8 @@ def _examples(*lines: str) -> str:
     return "\n".join(["Examples:", "", *(f"  mew journal {line}" for line in lines)])
 
 
-@app.command(help_epilogue=_examples("info", "info --journal backup/journal --space lab --json"))
-def info(*, place: JournalLocation = _here, json: _Flag = False) -> int:
+@app.command(name="info", help_epilogue=_examples("info", "info --journal backup/journal --space lab --json"))
+def info_command(*, place: JournalLocation = _here, json: _Flag = False) -> int:
     """Show a summary of a journal: positions, times, events, streams and files.
 
     Parameters
@@ -47,17 +47,17 @@ def info(*, place: JournalLocation = _here, json: _Flag = False) -> int:
     json
         Print the result as one JSON object.
     """
-    from mew.cli.common.render import described
+    from mew.cli.common.render import journal_summary
     from mew.journal.stats import collect_stats
 
     with bar("reading") as progress:
-        stats = collect_stats(folder_of(place), progress)
-    print(_encoded(stats) if json else described(stats))
+        stats = collect_stats(journal_folder(place), progress)
+    print(_encoded(stats) if json else journal_summary(stats))
     return 0
 
 
-@app.command(help_epilogue=_examples("verify", "verify --journal backup/journal --json"))
-def verify(*, place: JournalLocation = _here, json: _Flag = False) -> int:
+@app.command(name="verify", help_epilogue=_examples("verify", "verify --journal backup/journal --json"))
+def verify_command(*, place: JournalLocation = _here, json: _Flag = False) -> int:
     """Check every byte of a journal and list damaged files. Exit code 1 if anything is damaged.
 
     An incomplete last block after a crash is reported, but does not count as damage.
@@ -67,18 +67,20 @@ def verify(*, place: JournalLocation = _here, json: _Flag = False) -> int:
     json
         Print the result as one JSON object.
     """
-    from mew.cli.common.render import verdict
-    from mew.journal.verify import verify_journal as check
+    from mew.cli.common.render import verification_text
+    from mew.journal.verify import verify as check
 
-    folder = folder_of(place)
+    folder = journal_folder(place)
     with bar("verifying") as progress:
         report = check(folder.root, folder.space, progress)
-    print(_encoded(report) if json else verdict(report))
+    print(_encoded(report) if json else verification_text(report))
     return FAILED if report.damaged else 0
 
 
-@app.command(help_epilogue=_examples("tail -n 50", "tail --follow --control", "tail -f --stream stream-1 --json"))
-def tail(
+@app.command(
+    name="tail", help_epilogue=_examples("tail -n 50", "tail --follow --control", "tail -f --stream stream-1 --json")
+)
+def journal_tail_command(
     *,
     place: JournalLocation = _here,
     filters: RecordOptions = _all,
@@ -97,15 +99,15 @@ def tail(
     json
         Print lines of JSON, in the format of `export`.
     """
-    from mew.cli.common.render import readable
+    from mew.cli.common.render import record_line
 
     colours = sys.stdout.isatty() and not os.environ.get("NO_COLOR")
-    folder, record_filter = folder_of(place), filters.wanted()
+    folder, record_filter = journal_folder(place), filters.record_filter()
     journal = Journal(folder.root, folder.space)
     records, following = last_of(journal, record_filter, max(number, 0))
 
     def show(record: Record) -> None:
-        print(record_to_json(record).decode() if json else readable(record, colours=colours), flush=follow)
+        print(to_json(record).decode() if json else record_line(record, colours=colours), flush=follow)
 
     for record in records:
         show(record)
@@ -124,8 +126,10 @@ def _followed(journal: Journal, record_filter: RecordFilter, start: int) -> Iter
             yield record
 
 
-@app.command(help_epilogue=_examples("files --control", "files --sql | duckdb"))
-def files(*, place: JournalLocation = _here, control: _Flag = False, frames: _Flag = False, sql: _Flag = False) -> int:
+@app.command(name="files", help_epilogue=_examples("files --control", "files --sql | duckdb"))
+def files_command(
+    *, place: JournalLocation = _here, control: _Flag = False, frames: _Flag = False, sql: _Flag = False
+) -> int:
     """Print the paths of the sealed Parquet files, one per line, for use in other programs.
 
     Parameters
@@ -137,7 +141,7 @@ def files(*, place: JournalLocation = _here, control: _Flag = False, frames: _Fl
     sql
         Print a DuckDB statement that reads the files, instead of their paths.
     """
-    folder = folder_of(place)
+    folder = journal_folder(place)
     endings = [ending for ending, selected in ((CONTROL, control), (FRAMES, frames)) if selected] or [CONTROL, FRAMES]
     if sql:
         print(_statement(folder, endings))
@@ -162,13 +166,14 @@ def _statement(folder: JournalFolder, endings: list[str]) -> str:
 
 
 @app.command(
+    name="export",
     help_epilogue=_examples(
         "export -o lab.jsonl",
         "export --control --since 1h | jq .kind",
         "export --to mcap -o lab.mcap --stream stream-1",
-    )
+    ),
 )
-def export(
+def journal_export_command(
     *,
     to: Literal["jsonl", "mcap"] = "jsonl",
     output: Annotated[Path, Parameter(alias="-o", allow_leading_hyphen=True)] = STDOUT,
@@ -187,7 +192,7 @@ def export(
     output
         The file to write; by default -, standard output, which supports only jsonl.
     """
-    folder, record_filter = folder_of(place), filters.wanted()
+    folder, record_filter = journal_folder(place), filters.record_filter()
     journal = Journal(folder.root, folder.space)
     if to == "mcap" and output == STDOUT:
         raise UsageError("an MCAP file cannot be written to standard output: give a file with --output")
@@ -226,21 +231,21 @@ def _tracked(journal: Journal, record_filter: RecordFilter, read: list[int], pro
         yield record
 
 
-@app.command(help_epilogue=_examples("compact", "compact --journal backup/journal"))
-def compact(*, place: JournalLocation = _here) -> int:
+@app.command(name="compact", help_epilogue=_examples("compact", "compact --journal backup/journal"))
+def journal_compact_command(*, place: JournalLocation = _here) -> int:
     """Merge the small files of each finished hour into large ones. A gateway does this automatically."""
-    from mew.journal.compaction import TRASH_HOURS, CompactionDeferred, compact_hour, empty_trash, hours_to_compact
+    from mew.journal.compaction import CompactionDeferred, closed_hours, empty_trash
     from mew.journal.layout import segments_in
 
-    folder, now = folder_of(place), int(time.time() * SECOND)
-    hours = hours_to_compact(folder, now)
+    folder, now = journal_folder(place), int(time.time() * SECOND)
+    hours = closed_hours(folder, now)
     failed = False
     with bar("compacting") as progress:
         for number, hour in enumerate(hours):
             progress(number, len(hours))
             before = len(segments_in(hour))
             try:
-                after = len(compact_hour(folder, hour))
+                after = len(journal_compact_command(folder, hour))
                 print(f"{hour.parent.name}/{hour.name}: compacted {before} segments into {after}")
             except (CorruptData, CompactionDeferred) as problem:
                 failed = True
@@ -257,7 +262,7 @@ def _encoded(value: msgspec.Struct) -> str:
 
 
 app.command(
-    "mew.cli.journal.ship:ship",
+    "mew.cli.journal.ship:ship_command",
     name="ship",
     help="Ship the journal to a Kafka topic as it is written, until interrupted.",
     help_epilogue=_examples(

@@ -76,13 +76,13 @@ class RecordOptions:
     participant: _Names = ()
     event: _Names = ()
 
-    def wanted(self) -> RecordFilter:
+    def record_filter(self) -> RecordFilter:
         """Return the options as a filter."""
         return RecordFilter(
             first=self.first,
             last=self.last,
-            since=instant("--since", self.since),
-            until=instant("--until", self.until),
+            since=parse_time("--since", self.since),
+            until=parse_time("--until", self.until),
             control=self.control,
             streams=frozenset(self.stream),
             participants=frozenset(self.participant),
@@ -90,16 +90,16 @@ class RecordOptions:
         )
 
 
-def folder_of(place: JournalLocation) -> JournalFolder:
+def journal_folder(place: JournalLocation) -> JournalFolder:
     """Return the folder of the journal. Raises `UsageError` if there is none."""
     root, space = place.journal, place.space
     if root is None:
         # Import the configuration loader only if it is needed: it is slow.
         from mew.config import find_config
-        from mew.config.loader import load
+        from mew.config.loader import load_config
         from mew.gateway.journaling import journal_root
 
-        configured = load([find_config(Path.cwd())], environ=os.environ).spaces[0]
+        configured = load_config([find_config(Path.cwd())], environ=os.environ).spaces[0]
         root, space = journal_root(configured), space or configured.settings.space_id
     known_spaces = list(spaces(root))
     if not known_spaces:
@@ -117,7 +117,7 @@ def _listed(names: Sequence[str]) -> str:
     return ", ".join(map(repr, names))
 
 
-def instant(option: str, text: str | None) -> int | None:
+def parse_time(option: str, text: str | None) -> int | None:
     """Return the time in an option, in microseconds since 1970. Raises `UsageError`."""
     if text is None:
         return None

@@ -17,7 +17,7 @@ from cyclopts import Parameter
 
 from mew.cli.common.errors import FAILED, UsageError, exit_code_of
 from mew.cli.common.io import bar
-from mew.cli.journal.options import JournalLocation, folder_of
+from mew.cli.journal.options import JournalLocation, journal_folder
 from mew.errors import MewError
 from mew.journal.layout import JournalFolder, spaces_in
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 _here = JournalLocation()
 _Flag = Annotated[bool, Parameter(negative="", show_default=False)]
-_LOOK_SECONDS: Final = 0.2
+_POLL_SECONDS: Final = 0.2
 
 
 @Parameter(name="*")
@@ -56,7 +56,7 @@ class ShipOptions:
 _usual = ShipOptions()
 
 
-def ship(*, to: str, place: JournalLocation = _here, options: ShipOptions = _usual, json: _Flag = False) -> int:
+def ship_command(*, to: str, place: JournalLocation = _here, options: ShipOptions = _usual, json: _Flag = False) -> int:
     """Ship the journal to a Kafka topic as it is written, until interrupted.
 
     Resumes after the last shipped record. Only records that are durable on disk are shipped, and retention keeps them
@@ -79,7 +79,7 @@ def ship(*, to: str, place: JournalLocation = _here, options: ShipOptions = _usu
             forget_shipper(folder, address)
         return 0
     stop = threading.Event()
-    tell = partial(_tell, json=json)
+    tell = partial(_print_event, json=json)
     ships = {folder.space: Shipping(folder, address, stop, tell, once=options.once) for folder in folders}
     for shipping in ships.values():
         shipping.begin(from_start=options.from_start)
@@ -94,7 +94,7 @@ def ship(*, to: str, place: JournalLocation = _here, options: ShipOptions = _usu
 
 def _folders(place: JournalLocation) -> list[JournalFolder]:
     if place.journal is None or place.space is not None:
-        return [folder_of(place)]
+        return [journal_folder(place)]
     folders = [JournalFolder(place.journal, space) for space in spaces(place.journal)]
     if not folders:
         raise UsageError(f"no journal at {place.journal}")
@@ -127,7 +127,7 @@ class _Crew:
         expected = sum(ship.backlog for ship in self._ships.values())
         with bar("shipping") as progress:
             while any(thread.is_alive() for thread in threads):
-                if signals.wait(_LOOK_SECONDS):
+                if signals.wait(_POLL_SECONDS):
                     break
                 done = sum(ship.stats.records for ship in self._ships.values())
                 progress(done, max(done, expected))
@@ -155,7 +155,7 @@ class _Crew:
         self._stop.set()
 
 
-def _tell(event: "Told", *, json: bool) -> None:
+def _print_event(event: "Told", *, json: bool) -> None:
     from mew.journal.kafka.shipper import ShippingError
 
     if json:

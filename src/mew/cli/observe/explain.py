@@ -23,7 +23,7 @@ _CONTENT: Final = {"chat": {"text": "…"}, "mcp/request": {"method": "…"}}
 _Flag = Annotated[bool, Parameter(negative="", show_default=False)]
 
 
-def explain(
+def explain_command(
     participant: str,
     envelope: Annotated[str | None, Parameter(allow_leading_hyphen=True)] = None,
     *,
@@ -51,7 +51,7 @@ def explain(
     json
         Print the answer as JSON.
     """
-    question = None if envelope is None else _asked(envelope)
+    question = None if envelope is None else _parse_question(envelope)
     with ExitStack() as stack:
         knowing = _knowing(options, stack, offline=offline)
         return _explain(knowing, participant, question, check=check, json=json)
@@ -60,18 +60,18 @@ def explain(
 def _explain(knowing: "_Knowing", participant: str, question: str | bytes | None, *, check: bool, json: bool) -> int:
     if question is None:
         answer = knowing.actions(participant)
-        print(as_json(answer) if json else "\n".join(_all_told(answer)))
+        print(as_json(answer) if json else "\n".join(_permission_lines(answer)))
         return 0
     answer = _answer(knowing, participant, question)
     if json:
         print(as_json(answer))
     else:
         note = "" if isinstance(knowing, _Gateway) else " (according to the configuration)"
-        print("\n".join(_told(participant, answer, note)))
+        print("\n".join(_explanation_lines(participant, answer, note)))
     return REFUSED if check and not answer["allowed"] else 0
 
 
-def _asked(text: str) -> str | bytes:
+def _parse_question(text: str) -> str | bytes:
     """Return the kind, or the bytes of the envelope."""
     if text.lstrip().startswith("{") or text == "-" or text.startswith("@"):
         return read_bytes("envelope", text)
@@ -121,16 +121,12 @@ class _Configuration:
         self._space.handle(Start("offline"), self._now)
 
     def actions(self, participant: str) -> dict[str, Any]:
-        from mew.protocol.explain import list_actions
-
-        return self._said(lambda: list_actions(self._space, participant, self._now).answer())
+        return self._answer_of(lambda: self._space.actions(participant, self._now).answer())
 
     def explain(self, participant: str, message: bytes) -> dict[str, Any]:
-        from mew.protocol.explain import explain_message
+        return self._answer_of(lambda: self._space.explain(participant, message, self._now).answer())
 
-        return self._said(lambda: explain_message(self._space, participant, message, self._now).answer())
-
-    def _said(self, ask: Any) -> dict[str, Any]:
+    def _answer_of(self, ask: Any) -> dict[str, Any]:
         from mew.protocol import ProtocolError
 
         try:
@@ -184,13 +180,13 @@ def _answer(knowing: _Knowing, participant: str, question: str | bytes) -> dict[
     return knowing.explain(participant, msgspec.json.encode({"kind": question, "payload": _CONTENT.get(question, {})}))
 
 
-def _told(participant: str, answer: dict[str, Any], note: str) -> list[str]:
+def _explanation_lines(participant: str, answer: dict[str, Any], note: str) -> list[str]:
     """Return the answer as lines of text: yes or no, and why."""
     kind = printable(str(answer.get("kind") or "an invalid envelope"))
     word = "may send" if answer["allowed"] else "may not send"
     source = answer.get("source")
     where = f" [{printable(str(source))}]" if source else ""
-    lines = [_coloured(f"{printable(participant)} {word} {kind}", yes=bool(answer["allowed"])) + note]
+    lines = [_colored(f"{printable(participant)} {word} {kind}", yes=bool(answer["allowed"])) + note]
     near = answer.get("nearest")
     if near is None or answer.get("error") != _VIOLATION:
         lines.append(f"  {printable(str(answer['reason']))}{where}")
@@ -203,11 +199,11 @@ def _told(participant: str, answer: dict[str, Any], note: str) -> list[str]:
     return lines
 
 
-def _coloured(text: str, *, yes: bool) -> str:
+def _colored(text: str, *, yes: bool) -> str:
     return f"\x1b[{32 if yes else 31}m{text}\x1b[0m" if use_color() else text
 
 
-def _all_told(answer: dict[str, Any]) -> list[str]:
+def _permission_lines(answer: dict[str, Any]) -> list[str]:
     """Return everything that may be sent as text: one line per kind, one line per stream."""
     if answer["error"] is not None:
         return [f"{printable(answer['participant'])} may send nothing: {printable(answer['reason'])}"]

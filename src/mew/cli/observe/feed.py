@@ -29,9 +29,7 @@ PAGE: Final = 5_000
 END: Final = 10**18 - 1
 WAITING: Final = 10_000
 """Maximum number of queued events. If the queue is full, the reading thread waits, and nothing is lost."""
-RETRY_SECONDS: Final = 0.2
-"""Delay before an unreachable gateway is tried again. It doubles each time, up to `LONGEST_RETRY_SECONDS`."""
-LONGEST_RETRY_SECONDS: Final = 1.0
+RETRY_MIN, RETRY_MAX = 0.1, 1.0
 DATA: Final = "stream/data"
 _REFUSALS: Final = frozenset({"rejected", "frame_rejected"})
 
@@ -102,7 +100,7 @@ class _Record(msgspec.Struct, frozen=True):
     payload_base64: bytes | None = None
     withheld: bool = False
 
-    def seen(self) -> FeedEvent | None:
+    def to_event(self) -> FeedEvent | None:
         """Return the event in the record; None if it is about the journal itself or not visible to us."""
         common: dict[str, Any] = {"time": self.time, "sender": self.participant or "", "stream_id": self.stream_id}
         common |= {"kind": self.kind, "size": self.size or 0}
@@ -149,7 +147,7 @@ class JournalHistory:
         while start < end:
             page = self._page(start, min(PAGE, end - start), control=control)
             for record in page.records:
-                if record.position < end and (event := record.seen()) is not None:
+                if record.position < end and (event := record.to_event()) is not None:
                     yield event
             if page.next <= start:
                 return
@@ -224,22 +222,23 @@ def from_journal(target: GatewayTarget, past: JournalHistory) -> EventFeed:
     """Follow the journal from the end of `past`. After a disconnect, resume after the last received record."""
 
     def read(following: EventFeed) -> None:
-        position, backoff = past.after - 1, Backoff(RETRY_SECONDS, LONGEST_RETRY_SECONDS)
+        position, wait = past.after - 1, RETRY_MIN
         while True:
             try:
                 with target.client() as client:
                     for data in client.events(past.path, control=past.control, **{"from": position + 1}):
-                        if wait > SHORTEST:
+                        if wait > RETRY_MIN:
                             following.put(FeedNotice("the gateway answers again"))
-                            backoff.reset()
+                            wait = RETRY_MIN
                         if data:
                             record = _record.decode(data)
                             position = record.position
-                            following.put_if(record.seen())
+                            following.put_if(record.to_event())
             except Unreachable as gone:
-                if not backoff.tries:
+                if wait == RETRY_MIN:
                     following.put(FeedNotice(f"the gateway does not answer ({gone}); waiting for it"))
-            time.sleep(backoff.next_delay())
+            wait = min(wait * 2, RETRY_MAX)
+            time.sleep(wait)
 
     return EventFeed(read)
 

@@ -38,7 +38,7 @@ Examples:
 
 
 @app.command(name="list", help_epilogue=_EXAMPLES)
-def list_tools(
+def list_tools_command(
     *participants: Annotated[str, Parameter(show_default=False)],
     options: TargetOptions = DIRECTORY,
     participant: Annotated[str | None, Parameter(name=("--as", "--participant"))] = None,
@@ -68,7 +68,7 @@ def list_tools(
     finally:
         client.close()
     if json:
-        print(as_json([_told(owner, tool) for owner, tools in tools_by_participant.items() for tool in tools]))
+        print(as_json([_tool_fields(owner, tool) for owner, tools in tools_by_participant.items() for tool in tools]))
     else:
         _print(tools_by_participant)
     if silent and (participants or not any(tools_by_participant.values())):
@@ -82,20 +82,20 @@ class _Asking:
     def __init__(self, client: "GatewayClient", name: str) -> None:
         self._client = client
         self.name = name
-        self.asked: dict[str, str] = {}
+        self.pending: dict[str, str] = {}
 
     async def ask(self, participant_id: str, cursor: str | None) -> None:
         """Request a page. Runs in a thread, because the HTTP client blocks."""
         params = {} if cursor is None else {"cursor": cursor}
         envelope = {"kind": "mcp/request", "to": [participant_id], "payload": {"method": _LIST, "params": params}}
         answer = await asyncio.to_thread(self._client.say, self.name, envelope)
-        self.asked[str(answer["id"])] = participant_id
+        self.pending[str(answer["id"])] = participant_id
 
     def answered(self, envelope: "Envelope") -> str | None:
         """Return the sender if the envelope answers one of our requests."""
         for cause in envelope.correlation_id:
-            if self.asked.get(cause) == envelope.sender:
-                return self.asked.pop(cause)
+            if self.pending.get(cause) == envelope.sender:
+                return self.pending.pop(cause)
         return None
 
 
@@ -109,30 +109,26 @@ async def _ask_all(
         answers = space.envelopes("mcp/response")
         present = [participant_id for participant_id in space.view.participants if participant_id != asking.name]
         targets = list(participants) or present
-        if missing := [
-            participant_id for participant_id in targets if participant_id not in space.view.participants
-        ]:
+        if missing := [participant_id for participant_id in targets if participant_id not in space.view.participants]:
             raise CommandFailed(f"not in the space: {', '.join(missing)}; present: {', '.join(present) or 'none'}")
         for participant_id in targets:
             await asking.ask(participant_id, None)
         tools: dict[str, list[Tool]] = {}
         try:
             async with asyncio.timeout(timeout):
-                await _hear(answers, asking, tools)
+                await _collect_tools(answers, asking, tools)
         except TimeoutError:
             pass
-        return {name: tools[name] for name in targets if name in tools}, [
-            name for name in targets if name not in tools
-        ]
+        return {name: tools[name] for name in targets if name in tools}, [name for name in targets if name not in tools]
 
 
-async def _hear(answers: Any, asking: _Asking, tools: "dict[str, list[Tool]]") -> None:
+async def _collect_tools(answers: Any, asking: _Asking, tools: "dict[str, list[Tool]]") -> None:
     """Receive answers, and request further pages, until no answer is expected any more."""
     from mew.client import mcp
     from mew.client.errors import McpError
 
     pages = 0
-    while asking.asked:
+    while asking.pending:
         envelope = await anext(answers)
         sender = asking.answered(envelope)
         if sender is None:
@@ -148,7 +144,7 @@ async def _hear(answers: Any, asking: _Asking, tools: "dict[str, list[Tool]]") -
             await asking.ask(sender, page.next_cursor)
 
 
-def _told(participant_id: str, tool: "Tool") -> dict[str, Any]:
+def _tool_fields(participant_id: str, tool: "Tool") -> dict[str, Any]:
     return {
         "participant": participant_id,
         "name": tool.name,

@@ -25,7 +25,7 @@ from mew.cli.observe.feed import (
     from_socket,
     has_no_journal,
 )
-from mew.cli.observe.tail_render import Paint, counted, line
+from mew.cli.observe.tail_render import Paint, count_text, event_line
 from mew.errors import MewError
 from mew.protocol.patterns import KindPattern
 from mew.protocol.timestamps import rfc3339
@@ -90,7 +90,7 @@ class Begin:
 _LAST: Final = Begin()
 
 
-def tail(
+def tail_command(
     *,
     selection: TailOptions = _EVERYTHING,
     begin: Begin = _LAST,
@@ -115,7 +115,7 @@ def tail(
         if past is not None:
             show.all(_history(past, begin, show))
     if past is None and (begin.since is not None or not begin.follow):
-        _say("this space has no journal: earlier messages cannot be shown")
+        _print_note("this space has no journal: earlier messages cannot be shown")
     if begin.follow:
         show.follow(from_socket(observer_socket_target(options)) if past is None else from_journal(target, past))
     return 0
@@ -133,10 +133,10 @@ def _past(client: GatewayClient, space: str | None, filters: FeedFilter) -> Jour
 
 def _history(past: JournalHistory, begin: Begin, show: "_Shower") -> Iterable[FeedEvent]:
     if begin.since is None:
-        return past.latest(max(begin.number, 0), show.wants, data=show.each)
-    from mew.cli.journal.options import instant
+        return past.latest(max(begin.number, 0), show.wants, data=show.every_frame)
+    from mew.cli.journal.options import parse_time
 
-    return past.since(past.position_at(rfc3339(instant("--since", begin.since) or 0)))
+    return past.since(past.position_at(rfc3339(parse_time("--since", begin.since) or 0)))
 
 
 class _Shower:
@@ -144,7 +144,7 @@ class _Shower:
 
     def __init__(self, filters: FeedFilter, *, frames: bool, json: bool) -> None:
         self._filters = filters
-        self.each = frames or json
+        self.every_frame = frames or json
         """Whether each frame is shown."""
         self._json = json
         self._paint = Paint(colours=use_color())
@@ -153,7 +153,7 @@ class _Shower:
 
     def wants(self, event: FeedEvent) -> bool:
         """Return whether the event is shown on its own line."""
-        return self._filters.has(event) and (self.each or not event.is_data)
+        return self._filters.has(event) and (self.every_frame or not event.is_data)
 
     def all(self, events: Iterable[FeedEvent]) -> None:
         """Print earlier events."""
@@ -169,7 +169,7 @@ class _Shower:
         while True:
             thing = following.next(_EVERY)
             if isinstance(thing, FeedNotice):
-                _say(thing.line)
+                _print_note(thing.line)
             elif thing is not None:
                 self._take(thing)
             took = time.monotonic() - self._since
@@ -182,17 +182,17 @@ class _Shower:
     def _take(self, event: FeedEvent) -> None:
         if not self._filters.has(event):
             return
-        if event.is_data and not self.each:
+        if event.is_data and not self.every_frame:
             frames, total = self._counts.get(event.stream_id or "", (0, 0))
             self._counts[event.stream_id or ""] = frames + 1, total + event.size
         elif self._json:
             print(_json(event))
         else:
-            print(line(event, self._paint))
+            print(event_line(event, self._paint))
 
     def _tell_counts(self, seconds: float) -> None:
         for stream_id, (frames, total) in self._counts.items():
-            print(counted(stream_id, frames, total, seconds, self._paint))
+            print(count_text(stream_id, frames, total, seconds, self._paint))
         self._counts, self._since = {}, time.monotonic()
 
 
@@ -207,5 +207,5 @@ def _json(event: FeedEvent) -> str:
     return as_json(frame_json(event))
 
 
-def _say(text: str) -> None:
+def _print_note(text: str) -> None:
     print(f"mew: {text}", file=sys.stderr, flush=True)

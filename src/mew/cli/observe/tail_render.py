@@ -9,10 +9,10 @@ from typing import Any, Final
 
 import msgspec
 
-from mew.cli.common.render import printable, size
+from mew.cli.common.render import human_size, printable
 from mew.cli.observe.feed import FeedEvent
 
-SHOWN: Final = 160
+MAX_SHOWN: Final = 160
 """Maximum characters shown of a message."""
 RESET, FAINT, BOLD, RED = "\x1b[0m", "\x1b[2m", "\x1b[1m", "\x1b[31m"
 _NAMES: Final = ("\x1b[32m", "\x1b[33m", "\x1b[34m", "\x1b[35m", "\x1b[36m", "\x1b[92m", "\x1b[94m", "\x1b[95m")
@@ -38,7 +38,7 @@ class Paint:
         return self(name, FAINT if text == _GATEWAY else _NAMES[zlib.crc32(text.encode()) % len(_NAMES)])
 
 
-def line(event: FeedEvent, paint: Paint) -> str:
+def event_line(event: FeedEvent, paint: Paint) -> str:
     """Return the line for an event."""
     clock, sender = paint(event.time[_CLOCK], FAINT), paint.name(event.sender or "?", 12)
     kind = printable(event.kind or "frame")
@@ -59,22 +59,22 @@ def line(event: FeedEvent, paint: Paint) -> str:
     return f"{clock} {sender} {paint(kind, FAINT)}{recipients} {paint(words, colour) if colour else words}".rstrip()
 
 
-def counted(stream_id: str, frames: int, total: int, seconds: float, paint: Paint) -> str:
+def count_text(stream_id: str, frames: int, total: int, seconds: float, paint: Paint) -> str:
     """Return a line about frames that were not shown individually."""
     rate = f", {frames / seconds:,.0f}/s" if seconds > 0 else ""
     word = "frame" if frames == 1 else "frames"
-    return paint(f"{'':12} {'':12} {printable(stream_id)}: {frames:,} {word}, {size(total)}{rate}", FAINT)
+    return paint(f"{'':12} {'':12} {printable(stream_id)}: {frames:,} {word}, {human_size(total)}{rate}", FAINT)
 
 
 def excerpt(data: bytes) -> str:
     """Return the beginning of a frame, as text if it is UTF-8, else as hexadecimal."""
-    cut = data[:SHOWN]
+    cut = data[:MAX_SHOWN]
     try:
         text = cut.decode()
     except UnicodeDecodeError as error:
         # The cut may have split a character.
-        text = cut[: error.start].decode() if error.start > SHOWN - 4 else cut.hex(" ", 4)
-    return printable(text) + (f"… ({size(len(data))})" if len(data) > SHOWN else "")
+        text = cut[: error.start].decode() if error.start > MAX_SHOWN - 4 else cut.hex(" ", 4)
+    return printable(text) + (f"… ({human_size(len(data))})" if len(data) > MAX_SHOWN else "")
 
 
 def said(kind: str, payload: dict[str, Any], stream_id: str | None) -> str:
@@ -90,7 +90,7 @@ def said(kind: str, payload: dict[str, Any], stream_id: str | None) -> str:
         left = {name: value for name, value in payload.items() if name not in {"stream", "stream_id"}}
         text = stream + (msgspec.json.encode(left).decode() if left else "")
     line_text = printable(text)
-    return line_text if len(line_text) <= SHOWN else f"{line_text[:SHOWN]}…"
+    return line_text if len(line_text) <= MAX_SHOWN else f"{line_text[:MAX_SHOWN]}…"
 
 
 def _presence(payload: dict[str, Any]) -> str:

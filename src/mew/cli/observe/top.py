@@ -14,7 +14,7 @@ from rich.text import Text
 
 from mew.cli.common.errors import UsageError
 from mew.cli.common.io import as_json
-from mew.cli.common.render import printable, size
+from mew.cli.common.render import human_size, printable
 from mew.cli.common.target import DIRECTORY, GatewayTarget, TargetOptions, observer_socket_target
 from mew.cli.observe.rates import ParticipantRates, Rates, StreamRates
 
@@ -25,11 +25,11 @@ if TYPE_CHECKING:
     from mew.client import Space
 
 
-SHORTEST: Final = 0.05
+MIN_INTERVAL: Final = 0.05
 _Flag = Annotated[bool, Parameter(negative="", show_default=False)]
 
 
-def top(
+def top_command(
     *,
     interval: Annotated[float, Parameter(alias="-i")] = 1.0,
     once: _Flag = False,
@@ -49,8 +49,8 @@ def top(
     json
         Print one line of JSON per interval.
     """
-    if interval < SHORTEST:
-        raise UsageError(f"--interval: expected at least {SHORTEST} seconds, not {interval:g}")
+    if interval < MIN_INTERVAL:
+        raise UsageError(f"--interval: expected at least {MIN_INTERVAL} seconds, not {interval:g}")
     return asyncio.run(_show(observer_socket_target(options), interval, once=once, json=json))
 
 
@@ -67,9 +67,9 @@ async def _show(target: GatewayTarget, interval: float, *, once: bool, json: boo
                 if json:
                     print(as_json(rates), flush=True)
                 elif live is not None:
-                    live.update(tables(rates), refresh=True)
+                    live.update(rates_tables(rates), refresh=True)
                 else:
-                    print(plain(rates), flush=True)
+                    print(rates_lines(rates), flush=True)
                 if once:
                     break
     return 0
@@ -105,7 +105,7 @@ async def _count(space: "Space", counting: "RateCounter") -> None:
 _PEOPLE: Final = ("participant", "envelopes/s", "frames/s", "bytes/s", "last")
 _STREAMS: Final = ("stream", "owner", "writers", "frames/s", "bytes/s", "total", "status")
 _NUMBERS: Final = frozenset({"envelopes/s", "frames/s", "bytes/s", "total"})
-_MOST: Final = 200
+_MAX_ROWS: Final = 200
 """Maximum rows of a table: those with the highest rates are shown."""
 
 
@@ -116,13 +116,18 @@ def _heading(rates: Rates) -> str:
     present = sum(participant.present for participant in rates.participants)
     return (
         f"{present} present, {len(rates.streams)} open streams: {envelopes:,.1f} envelopes/s, {frames:,.1f} frames/s, "
-        f"{size(round(rates.bytes))}/s{missed}"
+        f"{human_size(round(rates.bytes))}/s{missed}"
     )
 
 
 def _person(rates: ParticipantRates) -> tuple[str, ...]:
     name = rates.id if rates.present else f"{rates.id} (left)"
-    columns = (f"{rates.envelopes:,.1f}", f"{rates.frames:,.1f}", size(round(rates.bytes)), rates.last_kind or "-")
+    columns = (
+        f"{rates.envelopes:,.1f}",
+        f"{rates.frames:,.1f}",
+        human_size(round(rates.bytes)),
+        rates.last_kind or "-",
+    )
     return tuple(map(printable, (name, *columns)))
 
 
@@ -130,18 +135,20 @@ def _stream(rates: StreamRates) -> tuple[str, ...]:
     owner = rates.owner if rates.owner_connected else f"{rates.owner} (away)"
     others = ", ".join(writer for writer in rates.writers if writer != rates.owner) or "-"
     flow = "?" if rates.frames is None else f"{rates.frames:,.1f}"
-    amount = "?" if rates.bytes is None else size(round(rates.bytes))
+    amount = "?" if rates.bytes is None else human_size(round(rates.bytes))
     return tuple(map(printable, (rates.stream_id, owner, others, flow, amount, f"{rates.total:,}", rates.status)))
 
 
 def _rows(rates: Rates) -> tuple[list[tuple[str, ...]], list[tuple[str, ...]]]:
     """Return the rows, those with the highest rates first."""
-    people = sorted(rates.participants, key=lambda participant: -(participant.envelopes + participant.frames))[:_MOST]
-    streams = sorted(rates.streams, key=lambda stream: -(stream.frames or 0))[:_MOST]
+    people = sorted(rates.participants, key=lambda participant: -(participant.envelopes + participant.frames))[
+        :_MAX_ROWS
+    ]
+    streams = sorted(rates.streams, key=lambda stream: -(stream.frames or 0))[:_MAX_ROWS]
     return list(map(_person, people)), list(map(_stream, streams))
 
 
-def tables(rates: Rates) -> RenderableType:
+def rates_tables(rates: Rates) -> RenderableType:
     """Return the tables for a terminal."""
     people, streams = _rows(rates)
     return Group(
@@ -159,7 +166,7 @@ def _table(columns: Sequence[str], rows: Sequence[tuple[str, ...]]) -> Table:
     return table
 
 
-def plain(rates: Rates) -> str:
+def rates_lines(rates: Rates) -> str:
     """Return the tables as aligned text."""
     people, streams = _rows(rates)
     return "\n".join([f"{rates.ts} {_heading(rates)}", *_aligned(_PEOPLE, people), *_aligned(_STREAMS, streams)])

@@ -22,8 +22,8 @@ Examples:
   MEW_TOKEN=… mew agent start -t calculator -g ws://localhost:8080 -s lab"""
 
 
-@app.command(help_epilogue=_EXAMPLES)
-def start(
+@app.command(name="start", help_epilogue=_EXAMPLES)
+def start_agent_command(
     *,
     kind: Annotated[str, Parameter(name=("--type", "-t"))],
     options: TargetOptions = DIRECTORY,

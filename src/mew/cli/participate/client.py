@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 app = App(name="client", help="Send and receive messages as lines of text, for scripts.", help_epilogue="")
 
-LAST_WORDS: Final = 5.0
+DRAIN_SECONDS: Final = 5.0
 """Seconds to write the remaining received messages before the command ends."""
 
 
@@ -59,8 +59,8 @@ Examples:
   mew client connect -p bot --fifo-in in --output-file out.jsonl"""
 
 
-@app.command(help_epilogue=_EXAMPLES)
-def connect(
+@app.command(name="connect", help_epilogue=_EXAMPLES)
+def connect_client_command(
     *,
     options: TargetOptions = DIRECTORY,
     token: Token = None,
@@ -94,7 +94,7 @@ async def _connect(at: GatewayTarget, pipes: Pipes, stay: float | None) -> int:
     """Send and receive until the input ends, the output closes or SIGTERM arrives. Returns 1 if lines may be lost."""
     import mew
     from mew.cli.participate import client_io
-    from mew.cli.participate.client_io import LineSender, note
+    from mew.cli.participate.client_io import LineSender, print_note
 
     source = client_io.STDIN if pipes.fifo_in is None else client_io.open_fifo(pipes.fifo_in)
     sink = client_io.STDOUT
@@ -107,9 +107,9 @@ async def _connect(at: GatewayTarget, pipes: Pipes, stay: float | None) -> int:
     async with mew.connect(at.url, space=at.space, token=at.token, participant=at.participant) as space:
         sender = LineSender(space)
         conversation = _Conversation(space, sender, client_io.PipeWriter(sink))
-        note(f"{space.me} is in space {space.id}")
+        print_note(f"{space.me} is in space {space.id}")
         for_ever = stay is None and sink != client_io.STDOUT
-        speaking = conversation.speak(client_io.PipeLines(source), None if for_ever else stay or 0.0)
+        speaking = conversation.send_lines(client_io.PipeLines(source), None if for_ever else stay or 0.0)
         await conversation.hold(speaking, stopped)
     return int(sender.in_doubt)
 
@@ -120,15 +120,15 @@ class _Conversation:
     def __init__(self, space: "Space", sender: "LineSender", writer: "PipeWriter") -> None:
         """Subscribe to all messages, starting with the welcome."""
         self._space = space
-        self._said = sender
+        self._sender = sender
         self._writer = writer
         self._messages: Subscription[Message] = space.messages(on_overflow=_missed)
 
     async def hold(self, speaking: Coroutine[Any, Any, None], stopped: asyncio.Event) -> None:
         """Run until sending or receiving ends, or until the command is stopped."""
-        hearing = asyncio.create_task(self._hear(), name="mew client: receive")
+        hearing = asyncio.create_task(self._receive(), name="mew client: receive")
         saying = asyncio.create_task(speaking, name="mew client: send")
-        making_sure = asyncio.create_task(self._said.make_sure(), name="mew client: check")
+        making_sure = asyncio.create_task(self._sender.make_sure(), name="mew client: check")
         stopping = asyncio.create_task(stopped.wait(), name="mew client: wait for stop")
         tasks = (hearing, saying, making_sure, stopping)
         try:
@@ -137,7 +137,7 @@ class _Conversation:
                 saying.cancel()
                 making_sure.cancel()
                 await self._space.close()
-                await asyncio.wait({hearing}, timeout=LAST_WORDS)
+                await asyncio.wait({hearing}, timeout=DRAIN_SECONDS)
         finally:
             for task in tasks:
                 task.cancel()
@@ -148,39 +148,40 @@ class _Conversation:
             if isinstance(outcome, Exception):
                 raise outcome
 
-    async def _hear(self) -> None:
+    async def _receive(self) -> None:
 
         welcome = self._space.last_welcome
         if welcome is not None:
-            await self._writer.write(written(welcome))
+            await self._writer.write(encode_message(welcome))
         async for message in self._messages:
-            await self._writer.write(written(message))
+            if not self._sender.answers_us(message):
+                await self._writer.write(encode_message(message))
 
-    async def speak(self, lines: "PipeLines", stay: float | None) -> None:
+    async def send_lines(self, lines: "PipeLines", stay: float | None) -> None:
         """Send each line, then wait until all are accepted, and for `stay` seconds more; None waits forever."""
-        from mew.cli.participate.client_io import note
+        from mew.cli.participate.client_io import print_note
 
         number = 0
         async for line in lines:
             number += 1
             try:
-                line_message = read(line, self._space.view.streams)
+                line_message = parse_line(line, self._space.view.streams)
             except BadLine as error:
-                note(f"line {number}: {error}")
+                print_note(f"line {number}: {error}")
                 continue
             if line_message is not None:
-                await self._said.send(number, line_message.message)
+                await self._sender.send(number, line_message.message)
         if stay is None:
             await asyncio.Event().wait()
         else:
-            await self._said.all_taken()
+            await self._sender.all_taken()
             await asyncio.sleep(stay)
 
 
 def _missed(count: int) -> None:
-    from mew.cli.participate.client_io import note
+    from mew.cli.participate.client_io import print_note
 
-    note(f"{count} received messages were lost: they arrived faster than they were read")
+    print_note(f"{count} received messages were lost: they arrived faster than they were read")
 
 
 _FRAME: Final = b"#"
@@ -196,7 +197,7 @@ class Read(msgspec.Struct, frozen=True):
     message: bytes
 
 
-def read(line: bytes, streams: Container[str] = ()) -> Read | None:
+def parse_line(line: bytes, streams: Container[str] = ()) -> Read | None:
     """Return the message for a line, or None for an empty line. Raises `BadLine` if an object is not an envelope."""
     line = line.strip()
     if not line:
@@ -231,7 +232,7 @@ def _text(line: bytes) -> str:
         raise BadLine("the line is not UTF-8") from None
 
 
-def written(message: Message) -> bytes:
+def encode_message(message: Message) -> bytes:
     """Return a received message as one line."""
     if not isinstance(message, Frame):
         return message.encode() + b"\n"

@@ -24,7 +24,7 @@ from mew.protocol.limits import Bucket
 from mew.protocol.settings import Limits
 
 READ_BYTES: Final = 64 * 2**10
-LONGEST: Final = 32 * 2**20
+MAX_LINE_BYTES: Final = 32 * 2**20
 """Maximum bytes of a line. A gateway accepts at most 16 MiB per message."""
 STDIN: Final = 0
 STDOUT: Final = 1
@@ -80,8 +80,8 @@ class PipeLines:
             buffer += piece
             *lines, rest = buffer.split(b"\n")
             buffer = bytearray(rest)
-            if len(buffer) > LONGEST:
-                raise UsageError(f"a line is longer than {LONGEST} bytes")
+            if len(buffer) > MAX_LINE_BYTES:
+                raise UsageError(f"a line is longer than {MAX_LINE_BYTES} bytes")
             for line in lines:
                 yield bytes(line)
         if buffer:
@@ -223,10 +223,10 @@ class LineSender:
         if lines:
             self.in_doubt = True
             which = f"line {lines[0]}" if len(lines) == 1 else f"lines {lines[0]} to {lines[-1]}"
-            note(f"{why}: {which} may be lost")
+            print_note(f"{why}: {which} may be lost")
 
 
-def note(words: str) -> None:
+def print_note(words: str) -> None:
     """Print a message to standard error."""
     print(f"mew: {words}", file=sys.stderr, flush=True)
 

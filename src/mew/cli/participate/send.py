@@ -11,7 +11,7 @@ from typing import Annotated, Any, Final
 from cyclopts import Parameter
 
 from mew.cli.common.errors import UsageError, one_line
-from mew.cli.common.io import as_json, object_of, read_bytes, text_of
+from mew.cli.common.io import as_json, decode_text, json_object, read_bytes
 from mew.cli.common.target import DIRECTORY, TargetOptions, participant_client
 
 CHAT: Final = "chat"
@@ -45,7 +45,7 @@ class Heading:
 _CHAT: Final = Heading()
 
 
-def send(
+def send_command(
     *text: Annotated[str, Parameter(allow_leading_hyphen=True, show_default=False)],
     payload: Annotated[str | None, Parameter(alias="-p", allow_leading_hyphen=True)] = None,
     heading: Heading = _CHAT,
@@ -75,7 +75,7 @@ def send(
     client, name = participant_client(options, heading.participant)
     with client:
         answer = client.say(name, envelope)
-    print(as_json(answer) if json else told(answer))
+    print(as_json(answer) if json else answer_line(answer))
     return 0
 
 
@@ -88,7 +88,7 @@ def _content(text: tuple[str, ...], kind: str, payload: str | None) -> Any:
     if payload is not None:
         if text:
             raise UsageError("give a text or --payload, not both")
-        return object_of("--payload", payload)
+        return json_object("--payload", payload)
     if not text:
         if kind != CHAT:
             return None
@@ -97,17 +97,19 @@ def _content(text: tuple[str, ...], kind: str, payload: str | None) -> Any:
         text = ("-",)
     if kind != CHAT:
         raise UsageError(f"a text is only valid for a chat: give the payload of {kind} with --payload")
-    content = text_of("standard input", read_bytes("text", "-")).rstrip("\n") if text == ("-",) else " ".join(text)
+    content = decode_text("standard input", read_bytes("text", "-")).rstrip("\n") if text == ("-",) else " ".join(text)
     if not content:
         raise UsageError("the text is empty")
     return {"text": content}
 
 
-def told(answer: dict[str, Any]) -> str:
+def answer_line(answer: dict[str, Any]) -> str:
     """Return the gateway's answer as one line of text."""
-    more = [f"{name} {_shown(value)}" for name, value in answer.items() if name not in {"id", "status", "timestamp"}]
+    more = [
+        f"{name} {_plain_value(value)}" for name, value in answer.items() if name not in {"id", "status", "timestamp"}
+    ]
     return one_line(" ".join([str(answer.get("status")), str(answer.get("id")), *more]))
 
 
-def _shown(value: Any) -> str:
+def _plain_value(value: Any) -> str:
     return ",".join(map(str, value)) if isinstance(value, list) else str(value)

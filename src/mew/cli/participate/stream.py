@@ -10,7 +10,7 @@ from typing import Annotated, Any, Final, Literal
 from cyclopts import App, Parameter
 
 from mew.cli.common.errors import UsageError, one_line
-from mew.cli.common.io import as_json, value_of
+from mew.cli.common.io import as_json, json_value
 from mew.cli.common.target import DIRECTORY, TargetOptions, observer_socket_target, participant_client
 
 app = App(name="stream", help="Open, write, share and read the streams of a space.", help_epilogue="")
@@ -24,8 +24,8 @@ def _examples(*lines: str) -> str:
     return "\n".join(["Examples:", "", *(f"  mew stream {line}" for line in lines)])
 
 
-@app.command(help_epilogue=_examples("ls", "ls --json", "ls --interval 0"))
-def ls(*, interval: float = 1.0, options: TargetOptions = DIRECTORY, json: _Flag = False) -> int:
+@app.command(name="ls", help_epilogue=_examples("ls", "ls --json", "ls --interval 0"))
+def list_streams_command(*, interval: float = 1.0, options: TargetOptions = DIRECTORY, json: _Flag = False) -> int:
     """List the open streams with their owners, writers and rates.
 
     Parameters
@@ -35,14 +35,14 @@ def ls(*, interval: float = 1.0, options: TargetOptions = DIRECTORY, json: _Flag
     json
         Print one line of JSON per stream: its entry as in a welcome, and its `rate`.
     """
-    from mew.cli.participate.stream_tail import listed, table
+    from mew.cli.participate.stream_tail import open_streams, stream_table
 
-    streams = listed(observer_socket_target(options), max(interval, 0.0))
+    streams = open_streams(observer_socket_target(options), max(interval, 0.0))
     if json:
         for entry in streams:
             print(as_json(entry))
     else:
-        print(table(streams))
+        print(stream_table(streams))
     return 0
 
 
@@ -76,14 +76,14 @@ class Described:
         fields: dict[str, Any] = {
             "description": self.description,
             "content_type": self.content_type,
-            "formats": None if self.formats is None else value_of("--formats", self.formats),
+            "formats": None if self.formats is None else json_value("--formats", self.formats),
             "target": self.target or None,
         }
         for assignment in self.field:
             name, mark, text = assignment.partition("=")
             if not mark or not name:
                 raise UsageError(f"--field {assignment}: expected name=JSON, such as rate=60")
-            fields[name] = value_of(f"--field {name}", text)
+            fields[name] = json_value(f"--field {name}", text)
         return {name: value for name, value in fields.items() if value is not None}
 
 
@@ -189,12 +189,12 @@ def feed(
     json
         Print what was sent as JSON, instead of a line on standard error.
     """
-    from mew.cli.participate.stream_feed import Feed, pieces
+    from mew.cli.participate.stream_feed import Feed, read_pieces
 
     client, name = participant_client(options, participant)
     feeding = Feed(client, name, stream_id, cut.format_id)
     with client:
-        for piece in pieces(sys.stdin.buffer, cut, feeding.stay):
+        for piece in read_pieces(sys.stdin.buffer, cut, feeding.stay):
             feeding.send(piece)
         if complete:
             client.say(name, {"kind": "stream/complete", "payload": {"stream_id": stream_id}})
@@ -220,8 +220,8 @@ def _change(kind: str, payload: dict[str, Any], participant: str | None, options
     return 0
 
 
-@app.command(help_epilogue=_examples("grant stream-1 bob"))
-def grant(
+@app.command(name="grant", help_epilogue=_examples("grant stream-1 bob"))
+def grant_command(
     stream_id: str,
     writer: str,
     *,
@@ -249,8 +249,8 @@ def grant(
     return _change("stream/grant-write", payload, participant, options, json=json)
 
 
-@app.command(help_epilogue=_examples("revoke stream-1 bob --reason done"))
-def revoke(
+@app.command(name="revoke", help_epilogue=_examples("revoke stream-1 bob --reason done"))
+def revoke_writer_command(
     stream_id: str,
     writer: str,
     *,
@@ -278,8 +278,8 @@ def revoke(
     return _change("stream/revoke-write", payload, participant, options, json=json)
 
 
-@app.command(help_epilogue=_examples("transfer stream-1 bob"))
-def transfer(
+@app.command(name="transfer", help_epilogue=_examples("transfer stream-1 bob"))
+def transfer_command(
     stream_id: str,
     new_owner: str,
     *,
@@ -307,8 +307,8 @@ def transfer(
     return _change("stream/transfer-ownership", payload, participant, options, json=json)
 
 
-@app.command(help_epilogue=_examples("close stream-1", "close stream-1 --as-complete"))
-def close(
+@app.command(name="close", help_epilogue=_examples("close stream-1", "close stream-1 --as-complete"))
+def close_command(
     stream_id: str,
     *,
     reason: str | None = None,
@@ -337,9 +337,10 @@ def close(
 
 
 @app.command(
-    help_epilogue=_examples("tail stream-1", "tail stream-1 --json | jq .content", "tail stream-1 --raw > bytes")
+    name="tail",
+    help_epilogue=_examples("tail stream-1", "tail stream-1 --json | jq .content", "tail stream-1 --raw > bytes"),
 )
-def tail(
+def stream_tail_command(
     stream_id: str,
     *,
     raw: _Flag = False,
@@ -360,7 +361,7 @@ def tail(
     count
         Stop after this number of frames.
     """
-    from mew.cli.participate.stream_tail import read
+    from mew.cli.participate.stream_tail import print_stream
 
     form: Literal["raw", "json", "text"] = "raw" if raw else "json" if json else "text"
-    return read(observer_socket_target(options), stream_id, form, count)
+    return print_stream(observer_socket_target(options), stream_id, form, count)

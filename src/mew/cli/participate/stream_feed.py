@@ -20,19 +20,19 @@ if TYPE_CHECKING:
     from mew.cli.participate.stream import ChunkOptions
 
 
-PATIENCE: Final = 20.0
+IDLE_SECONDS: Final = 20.0
 """Seconds of silence before a heartbeat: a participant is present if it sent something within a minute."""
-LARGEST: Final = 16 * 2**20
+MAX_PIECE_BYTES: Final = 16 * 2**20
 """Maximum bytes of a piece. The gateway may accept less."""
 TRIES: Final = 8
 _LENGTH: Final = struct.Struct(">I")
 _BUSY_SECONDS: Final = 0.05
 
 
-def pieces(source: IO[bytes], cut: "ChunkOptions", idle: Callable[[], None]) -> Iterator[Any]:
+def read_pieces(source: IO[bytes], cut: "ChunkOptions", idle: Callable[[], None]) -> Iterator[Any]:
     """Yield each piece of the input as the content of a `stream/data`. Raises `UsageError` for invalid input."""
-    if cut.chunk < 1 or cut.chunk > LARGEST:
-        raise UsageError(f"--chunk: expected 1 to {LARGEST} bytes")
+    if cut.chunk < 1 or cut.chunk > MAX_PIECE_BYTES:
+        raise UsageError(f"--chunk: expected 1 to {MAX_PIECE_BYTES} bytes")
     if sum((cut.binary, cut.length_prefixed, cut.json_lines)) > 1:
         raise UsageError("give only one of --binary, --length-prefixed and --json-lines")
     if cut.binary:
@@ -79,13 +79,13 @@ def _value(number: int, line: bytes) -> msgspec.Raw:
 
 
 def _parts(source: IO[bytes], idle: Callable[[], None]) -> Iterator[bytes]:
-    """Yield input as soon as it arrives. Calls `idle` after `PATIENCE` seconds without input."""
+    """Yield input as soon as it arrives. Calls `idle` after `IDLE_SECONDS` without input."""
     from os import read
 
     number = source.fileno()
     while True:
         try:
-            ready = select.select([number], [], [], PATIENCE)[0]
+            ready = select.select([number], [], [], IDLE_SECONDS)[0]
         except ValueError:
             ready = [number]
         if not ready:
@@ -102,8 +102,8 @@ def _lines(source: IO[bytes], idle: Callable[[], None]) -> Iterator[bytes]:
     for part in _parts(source, idle):
         *lines, rest = (rest + part).split(b"\n")
         yield from (line.removesuffix(b"\r") for line in lines)
-        if len(rest) > LARGEST:
-            raise UsageError(f"a line is longer than {LARGEST} bytes: send bytes with --binary")
+        if len(rest) > MAX_PIECE_BYTES:
+            raise UsageError(f"a line is longer than {MAX_PIECE_BYTES} bytes: send bytes with --binary")
     if rest:
         yield rest
 
@@ -125,8 +125,8 @@ def _prefixed(source: IO[bytes], idle: Callable[[], None]) -> Iterator[bytes]:
         buffer += part
         while len(buffer) >= _LENGTH.size:
             (length,) = _LENGTH.unpack_from(buffer)
-            if length > LARGEST:
-                raise UsageError(f"a piece has {length} bytes, more than {LARGEST}: is each length four bytes?")
+            if length > MAX_PIECE_BYTES:
+                raise UsageError(f"a piece has {length} bytes, more than {MAX_PIECE_BYTES}: is each length four bytes?")
             if len(buffer) < _LENGTH.size + length:
                 break
             yield bytes(buffer[_LENGTH.size : _LENGTH.size + length])

@@ -21,20 +21,20 @@ from mew.client.subscriptions import Subscription
 from mew.protocol.frames import frame_body
 
 Form = Literal["raw", "json", "text"]
-LOOK_SECONDS: Final = 1.0
+POLL_SECONDS: Final = 1.0
 """Seconds between checks that standard output still has a reader."""
 _COLUMNS: Final = ("stream", "owner", "writers", "status", "frames", "rate", "about")
 
 
-def listed(target: GatewayTarget, interval: float) -> list[dict[str, Any]]:
+def open_streams(target: GatewayTarget, interval: float) -> list[dict[str, Any]]:
     """Return the entry of each open stream, with its `rate` in frames per second.
 
     The gateway counts the frames, so the rates of targeted streams are correct too.
     """
-    return asyncio.run(_listed(target, interval))
+    return asyncio.run(_open_streams(target, interval))
 
 
-async def _listed(target: GatewayTarget, interval: float) -> list[dict[str, Any]]:
+async def _open_streams(target: GatewayTarget, interval: float) -> list[dict[str, Any]]:
     before, began = await _entries(target), time.monotonic()
     if not interval or not before:
         return [{**entry, "rate": None} for entry in before]
@@ -53,7 +53,7 @@ async def _entries(target: GatewayTarget) -> list[dict[str, Any]]:
         return [stream.entry for stream in space.view.streams.values()]
 
 
-def table(entries: list[dict[str, Any]]) -> str:
+def stream_table(entries: list[dict[str, Any]]) -> str:
     """Return the streams as a table for people."""
     if not entries:
         return "no open streams"
@@ -80,19 +80,19 @@ def _row(entry: dict[str, Any]) -> tuple[str, ...]:
     return tuple(map(printable, columns))
 
 
-def read(target: GatewayTarget, stream_id: str, form: Form, count: int | None) -> int:
+def print_stream(target: GatewayTarget, stream_id: str, form: Form, count: int | None) -> int:
     """Print a stream until it ends or `count` pieces were received."""
-    return asyncio.run(_read(target, stream_id, form, count))
+    return asyncio.run(_print_stream(target, stream_id, form, count))
 
 
-async def _read(target: GatewayTarget, stream_id: str, form: Form, count: int | None) -> int:
+async def _print_stream(target: GatewayTarget, stream_id: str, form: Form, count: int | None) -> int:
     if count is not None and count < 1:
         return 0
     async with connect(target.socket_url, space=target.space, token=target.token) as space:
         _require(space, stream_id)
         printing = asyncio.create_task(_print(space.frames(stream_id, on_gap=_tell_gap), form, count), name="printing")
         try:
-            while not (await asyncio.wait([printing], timeout=LOOK_SECONDS))[0]:
+            while not (await asyncio.wait([printing], timeout=POLL_SECONDS))[0]:
                 require_reader()
             printing.result()
         finally:
@@ -113,8 +113,8 @@ async def _print(frames: Subscription[Frame[Any]], form: Form, count: int | None
 def _require(space: Space, stream_id: str) -> None:
     stream = space.view.streams.get(stream_id)
     if stream is None:
-        open_streams = ", ".join(map(one_line, space.view.streams)) or "none"
-        raise RequestRefused(f"there is no stream {one_line(stream_id)!r}; the open streams are: {open_streams}")
+        known_ids = ", ".join(map(one_line, space.view.streams)) or "none"
+        raise RequestRefused(f"there is no stream {one_line(stream_id)!r}; the open streams are: {known_ids}")
     if not receives(space.view, stream):
         targets = ", ".join(map(one_line, stream.entry["target"]))
         raise RequestRefused(f"{one_line(stream_id)} is sent only to {targets}: an observer does not receive it")

@@ -16,8 +16,8 @@ import msgspec
 from cyclopts import App, Parameter
 
 from mew.cli.common.errors import FAILED, CommandFailed, UsageError
-from mew.cli.journal.options import instant
-from mew.cli.pipeline.query import By, asked, spark
+from mew.cli.journal.options import parse_time
+from mew.cli.pipeline.query import By, result_columns, spark
 from mew.cli.pipeline.query import duckdb as _by_duckdb
 
 app = App(name="pipeline", help="Build Delta tables from the journal of a space and query them.", help_epilogue="")
@@ -82,23 +82,24 @@ def _places(place: LakeLocation) -> tuple[Path, Path]:
     if journal is None:
         # Import the configuration loader only if it is needed: it is slow.
         from mew.config import find_config
-        from mew.config.loader import load
+        from mew.config.loader import load_config
         from mew.gateway.journaling import journal_root
 
-        journal = journal_root(load([find_config(Path.cwd())], environ=os.environ).spaces[0])
+        journal = journal_root(load_config([find_config(Path.cwd())], environ=os.environ).spaces[0])
     return journal, place.lake or journal.with_name(_LAKE.name)
 
 
 @app.command(
+    name="run",
     help_epilogue=_examples(
         "run",
         "run --journal backup/journal --lake backup/lake",
         "run --source kafka://broker:9092/lab --lake lake",
         "run --full-refresh",
         "run --json",
-    )
+    ),
 )
-def run(
+def run_command(
     *,
     place: SourceOptions = _from_here,
     master: str | None = None,
@@ -130,13 +131,13 @@ def run(
     session = partial(_session, lake, master, ui=ui)
     for progress in _batches(journal, lake, session, most=most, refresh=full_refresh, source=place.source):
         batches += 1
-        print(_told(progress, journal, json=json))
+        print(_progress_text(progress, journal, json=json))
     if not batches and not json:
         print(f"no new records in {journal}")
     return 0
 
 
-def _told(progress: Any, journal: Path, *, json: bool) -> str:
+def _progress_text(progress: Any, journal: Path, *, json: bool) -> str:
     from mew.cli.pipeline.query import summary
     from mew.pipeline.jobs.lagging import lags
 
@@ -174,14 +175,14 @@ def _batches(
 
             land(source, Lake(folder), spread.session)
         batches = Batches(journal, Lake(folder), spread, typed=settings_here().typed)
-        while (progress := batches.next(most=most, refresh=refresh, say=_say)) is not None:
+        while (progress := batches.next(most=most, refresh=refresh, say=_print_progress)) is not None:
             refresh = False
             yield progress
         if batches.problems:
             raise CommandFailed(f"{'; '.join(map(str, batches.problems.values()))} (all other spaces are up to date)")
 
 
-def _say(line: str) -> None:
+def _print_progress(line: str) -> None:
     print(line, file=sys.stderr, flush=True)
 
 
@@ -223,13 +224,14 @@ def _session(lake: Path, master: str | None, *, ui: bool) -> Any:
 
 
 @app.command(
+    name="query",
     help_epilogue=_examples(
         'query "select stream_id, owner, frames from streams"',
         'query "select count(*) from frames where not valid" --form csv',
         'query "select writer, sum(size) from frames group by writer" --engine spark',
-    )
+    ),
 )
-def query(
+def query_command(
     sql: str, *, place: LakeLocation = _here, form: Literal["table", "json", "csv"] = "table", by: By = _by_duckdb
 ) -> int:
     """Query the tables with SQL. `mew pipeline tables` lists them.
@@ -244,7 +246,7 @@ def query(
     from mew.pipeline.lookup import write
 
     journal, lake = _places(place)
-    with asked(sql, journal, lake, _opening(lake, by)) as answer:
+    with result_columns(sql, journal, lake, _opening(lake, by)) as answer:
         write(answer, sys.stdout, form=form)
     return 0
 
@@ -283,7 +285,7 @@ def state(
 
     journal, folder = _places(place)
     lake = Lake(folder)
-    when = int(at) if at.isdecimal() else (instant("--at", at) or 0) / 1_000_000
+    when = int(at) if at.isdecimal() else (parse_time("--at", at) or 0) / 1_000_000
     space_id, open_session = space or _only_space(lake), _opening(folder, by)
     if open_session is None:
         point_in_time = moment(lake, journal, space_id, when, participant)
@@ -307,8 +309,8 @@ def _only_space(lake: Any) -> str:
     raise UsageError(f"{lake.path} contains the spaces {', '.join(space_ids)}: choose one with --space")
 
 
-@app.command(help_epilogue=_examples("audit", "audit --json"))
-def audit(*, place: LakeLocation = _here, json: _Flag = False) -> int:
+@app.command(name="audit", help_epilogue=_examples("audit", "audit --json"))
+def audit_command(*, place: LakeLocation = _here, json: _Flag = False) -> int:
     """Show the results of the consistency checks. Exit code 1 if a check failed.
 
     Parameters
@@ -333,8 +335,8 @@ def audit(*, place: LakeLocation = _here, json: _Flag = False) -> int:
     return FAILED if wrong else 0
 
 
-@app.command(help_epilogue=_examples("tables", "tables --json"))
-def tables(*, place: LakeLocation = _here, json: _Flag = False) -> int:
+@app.command(name="tables", help_epilogue=_examples("tables", "tables --json"))
+def tables_command(*, place: LakeLocation = _here, json: _Flag = False) -> int:
     """List the tables, with the number and the meaning of their rows.
 
     Parameters
@@ -342,17 +344,17 @@ def tables(*, place: LakeLocation = _here, json: _Flag = False) -> int:
     json
         Print one JSON object per table.
     """
-    from mew.cli.pipeline.query import described
+    from mew.cli.pipeline.query import batch_summary
     from mew.pipeline.lake.lake import Lake
 
     _, lake = _places(place)
-    for line in described(Lake(lake), json=json):
+    for line in batch_summary(Lake(lake), json=json):
         print(line)
     return 0
 
 
-@app.command(help_epilogue=_examples("compact"))
-def compact(*, place: LakeLocation = _here) -> int:
+@app.command(name="compact", help_epilogue=_examples("compact"))
+def compact_lake_command(*, place: LakeLocation = _here) -> int:
     """Merge small files of the tables into large ones and remove unused files. The rows do not change."""
     from mew.pipeline.lake import Lake
 
@@ -383,7 +385,7 @@ app.command(
     help_epilogue=_examples("report", "report -o lab.html --space lab --since 2h"),
 )
 app.command(
-    "mew.cli.pipeline.export:export",
+    "mew.cli.pipeline.export:export_table_command",
     name="export",
     help="Write a table, or the result of a query, to a file.",
     help_epilogue=_examples(

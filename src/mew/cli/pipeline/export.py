@@ -8,9 +8,9 @@ from cyclopts import Parameter
 
 from mew._internal.files import replace_file
 from mew.cli.common.io import bar
-from mew.cli.journal.options import instant
+from mew.cli.journal.options import parse_time
 from mew.cli.pipeline.commands import LakeLocation, _here, _opening, _places
-from mew.cli.pipeline.query import By, asked, batches
+from mew.cli.pipeline.query import By, result_batches, result_columns
 from mew.cli.pipeline.query import duckdb as _by_duckdb
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ _TABLE: Final = re.compile(r"\w+")
 _Format = Literal["parquet", "csv", "jsonl"]
 
 
-def export(
+def export_table_command(
     what: str,
     *,
     to: str,
@@ -60,8 +60,8 @@ def _source(sql: str, journal: Path, lake: Path, by: By) -> "RowSource":
 
     open_session = _opening(lake, by)
     return RowSource(
-        lambda: asked(sql, journal, lake, open_session),
-        lambda: batches(sql, journal, lake, open_session),
+        lambda: result_columns(sql, journal, lake, open_session),
+        lambda: result_batches(sql, journal, lake, open_session),
     )
 
 
@@ -91,7 +91,7 @@ def report(
 
     journal, folder = _places(place)
     lake = open_lake(folder, journal=journal)
-    report_scopes = scopes(lake, space=space, since=instant("--since", since), until=instant("--until", until))
+    report_scopes = scopes(lake, space=space, since=parse_time("--since", since), until=parse_time("--until", until))
     text = page([gather(lake, scope) for scope in report_scopes], lake.progress)
     _write(output, text.encode())
     print(f"{output}: {len(text.encode()) / 1000:,.0f} kB about {', '.join(scope.space for scope in report_scopes)}")

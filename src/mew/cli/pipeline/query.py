@@ -50,7 +50,7 @@ duckdb = By()
 
 
 @contextmanager
-def asked(sql: str, journal: Path, lake: Path, open_session: OpenSession | None) -> "Iterator[ResultColumns]":
+def result_columns(sql: str, journal: Path, lake: Path, open_session: OpenSession | None) -> "Iterator[ResultColumns]":
     """Run the query with Spark if a session is given, else with DuckDB."""
     if open_session is None:
         from mew.pipeline.lake.lake import Lake
@@ -67,7 +67,9 @@ def asked(sql: str, journal: Path, lake: Path, open_session: OpenSession | None)
 
 
 @contextmanager
-def batches(sql: str, journal: Path, lake: Path, open_session: OpenSession | None) -> "Iterator[pa.RecordBatchReader]":
+def result_batches(
+    sql: str, journal: Path, lake: Path, open_session: OpenSession | None
+) -> "Iterator[pa.RecordBatchReader]":
     """Run the query and yield the result as Arrow record batches."""
     if open_session is None:
         from mew.pipeline.lake.lake import Lake
@@ -130,7 +132,7 @@ def _behind(lag: "Lag | None") -> str:
     return f"{lag.positions:,} behind, {lag.seconds:.1f} s"
 
 
-def described(lake: "Lake", *, json: bool) -> Iterator[str]:
+def batch_summary(lake: "Lake", *, json: bool) -> Iterator[str]:
     """Yield one line per table and per view of a format."""
     from mew.pipeline.lookup import query
     from mew.pipeline.lookup.typed import format_views

@@ -22,13 +22,13 @@ def settings_here() -> PipelineSettings:
     file = config_file(Path.cwd())
     if file is None:
         return PipelineSettings()
-    from mew.config.loader import load
+    from mew.config.loader import load_config
 
-    space = load([file], environ=os.environ).spaces[0]
-    return read(space.pipeline, space.file)
+    space = load_config([file], environ=os.environ).spaces[0]
+    return read_settings(space.pipeline, space.file)
 
 
-def read(section: dict[str, object], file: Path) -> PipelineSettings:
+def read_settings(section: dict[str, object], file: Path) -> PipelineSettings:
     """Parse the section. Raises `BadSetting` with the file and the invalid key."""
     unknown = sorted(section.keys() - set(PipelineSettings.__struct_fields__))
     if unknown:
@@ -65,13 +65,13 @@ def landing_of(source: str, lake: "Lake", session: Callable[[], Any]) -> "Ingest
 def land(source: str, lake: "Lake", session: Callable[[], Any]) -> None:
     """Ingest all available records and print a summary to standard error."""
     for arrived in landing_of(source, lake, session).arrivals():
-        print(described(arrived), file=sys.stderr, flush=True)
+        print(ingest_summary(arrived), file=sys.stderr, flush=True)
         for alarm in arrived.alarms:
             for message in alarm.sample:
                 print(f"mew: {alarm.space or 'ingest'}: {message['what']}", file=sys.stderr, flush=True)
 
 
-def described(arrived: "IngestResult") -> str:
+def ingest_summary(arrived: "IngestResult") -> str:
     """Return a summary of an ingest as one line."""
     again = f" ({arrived.repeats:,} duplicates)" if arrived.repeats else ""
     return (

@@ -71,9 +71,9 @@ class Signals:
         self.is_set = False
         self._read, self._write = os.pipe()
         for number in (signal.SIGINT, signal.SIGTERM):
-            signal.signal(number, self._told)
+            signal.signal(number, self._on_signal)
 
-    def _told(self, _number: int, _frame: FrameType | None) -> None:
+    def _on_signal(self, _number: int, _frame: FrameType | None) -> None:
         self.is_set = True
         # The second signal uses the system's default action: Python would handle it only between two of its
         # instructions. No cleanup is needed: the next run resumes a planned batch.
@@ -120,11 +120,11 @@ def watch(
     publisher = _publisher(publishing, spaces_of(journal), socket)  # raises if there is no journal
     folder.mkdir(parents=True, exist_ok=True)
     with ExitStack() as stack:
-        request = _Wanted(journal, folder, habits, place.source, publishing.metrics_port)
+        request = _WatchRequest(journal, folder, habits, place.source, publishing.metrics_port)
         return FAILED if _watched(stack, request, publisher, master, json=json) else 0
 
 
-class _Wanted(NamedTuple):
+class _WatchRequest(NamedTuple):
     """The options of a watch."""
 
     journal: Path
@@ -135,7 +135,7 @@ class _Wanted(NamedTuple):
 
 
 def _watched(
-    stack: ExitStack, request: _Wanted, publisher: "Publisher | None", master: str | None, *, json: bool
+    stack: ExitStack, request: _WatchRequest, publisher: "Publisher | None", master: str | None, *, json: bool
 ) -> bool:
     """Watch until stopped. Returns whether something is still wrong at the end."""
     from mew.pipeline.jobs.watching import Watch
@@ -161,7 +161,7 @@ def _listen(watching: "Watch", publisher: "Publisher | None", meter: "WatchMetri
     if publisher is not None:
         watching.made = partial(_publish, publisher)
     for event in watching.run():
-        _say(event, json=json)
+        _print_event(event, json=json)
         if meter is not None:
             meter.note(event)
         if publisher is not None:
@@ -225,7 +225,7 @@ def _complain(publisher: "Publisher", *, json: bool) -> None:
 
     if publisher.problem is not None and not publisher.was_told:
         publisher.was_told = True
-        _say(WatchError(None, f"publishing has stopped: {publisher.problem}"), json=json)
+        _print_event(WatchError(None, f"publishing has stopped: {publisher.problem}"), json=json)
 
 
 class _Spark:
@@ -256,7 +256,7 @@ class _Spark:
 # Printing
 
 
-def _say(event: "Told", *, json: bool) -> None:
+def _print_event(event: "Told", *, json: bool) -> None:
     from mew.cli.pipeline.query import watched
     from mew.pipeline.jobs.watching import Notice, WatchError
 

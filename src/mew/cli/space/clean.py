@@ -73,11 +73,11 @@ def _found(directory: Path, options: CleanOptions) -> Iterator[Path]:
 def _logs(directory: Path) -> Iterator[Path]:
     """Yield the logs of the gateway and of its participants; without a configuration, only the gateway's."""
     from mew.config import find_config
-    from mew.config.loader import load
+    from mew.config.loader import load_config
 
     yield directory / "logs" / "gateway.log"
     try:
-        space = load([find_config(directory)], environ={}).spaces[0]
+        space = load_config([find_config(directory)], environ={}).spaces[0]
     except MewError:
         return
     for name, participant in space.participants.items():

@@ -24,7 +24,7 @@ from mew.supervisor.state_file import ProcessTable, pids_file, read_pids
 
 app = App(name="space", help="Start, stop and inspect the space of a directory.", help_epilogue="")
 
-GLANCE_SECONDS: Final = 0.1
+POLL_SECONDS: Final = 0.1
 LogLevel = Literal["debug", "info", "warn", "warning", "error"]
 Flag = Annotated[bool, Parameter(negative="", show_default=False)]
 Directory = Annotated[Path | None, Parameter(name=["--space-dir", "-d"])]
@@ -70,8 +70,8 @@ class StartOptions:
 _HERE: Final = StartOptions()
 
 
-@app.command
-def up(
+@app.command(name="up")
+def up_command(
     start: StartOptions = _HERE,
     *,
     detach: Flag = False,
@@ -101,7 +101,7 @@ def up(
     if interactive:
         return _interactive(start, participant, detach=detach)
     lines = LogLines(start.directory / "logs")
-    with _heeding_signals():
+    with _terminating_on_signals():
         ours, pids = _brought_up(start)
         if not ours:
             return _already(pids, start, json=json)
@@ -118,12 +118,12 @@ def _interactive(start: StartOptions, participant: str | None, *, detach: bool) 
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise UsageError("this command needs a terminal: use `mew up --detach` or `mew client connect` instead")
     name = resolve_participant(find_space(start.directory), participant) if start.config is None else participant
-    with _heeding_signals():
+    with _terminating_on_signals():
         ours, pids = _brought_up(start)
         if ours:
             show_up(pids, json=False, ending="`mew space down`" if detach else "leaving it")
         ending = pids.run if ours and not detach else None
-        return _stay(partial(connect, start.directory, name), start.directory, ending)
+        return _stay(partial(connect_space_command, start.directory, name), start.directory, ending)
 
 
 def _stay(stay: Callable[[], int], directory: Path, run: str | None) -> int:
@@ -179,7 +179,7 @@ def _watch(lines: LogLines, pids: ProcessTable, *, json: bool) -> int:
                 print("stopped by another command")
                 return 0
             raise CommandFailed("the gateway ended unexpectedly: see logs/gateway.log")
-        time.sleep(GLANCE_SECONDS)
+        time.sleep(POLL_SECONDS)
 
 
 class Terminated(KeyboardInterrupt):
@@ -187,17 +187,17 @@ class Terminated(KeyboardInterrupt):
 
 
 @contextlib.contextmanager
-def _heeding_signals() -> Iterator[None]:
+def _terminating_on_signals() -> Iterator[None]:
     """Raise `Terminated` on SIGTERM and SIGHUP, so that the space stops with the command.
 
     A signal that is ignored already, for example by `nohup`, stays ignored.
     """
 
-    def told(_number: int, _frame: FrameType | None) -> None:
+    def terminate(_number: int, _frame: FrameType | None) -> None:
         raise Terminated
 
     before = {
-        number: signal.signal(number, told)
+        number: signal.signal(number, terminate)
         for number in (signal.SIGTERM, signal.SIGHUP)
         if signal.getsignal(number) is signal.SIG_DFL
     }
@@ -208,21 +208,23 @@ def _heeding_signals() -> Iterator[None]:
             signal.signal(number, handler)
 
 
-def connect(directory: Path, participant: str | None) -> int:
+def connect_space_command(directory: Path, participant: str | None) -> int:
     """Take part in a running space from this terminal."""
     from mew.cli.common.target import find_space, resolve_participant, token_of
-    from mew.cli.terminal import connect as take_part
+    from mew.cli.terminal import open_terminal as take_part
 
     place = find_space(directory).require_running()
     name = resolve_participant(place, participant)
     return take_part(place.local, place.space_id, name, token_of(place, name), directory)
 
 
-app.command("mew.cli.terminal:connect_command", name="connect", help="Take part in a running space from this terminal.")
+app.command(
+    "mew.cli.terminal:connect_terminal_command", name="connect", help="Take part in a running space from this terminal."
+)
 
 
-@app.command
-def down(*, space_dir: Directory = None, json: Flag = False) -> int:
+@app.command(name="down")
+def down_command(*, space_dir: Directory = None, json: Flag = False) -> int:
     """Stop a space that `mew space up` has started.
 
     Examples:
@@ -266,8 +268,8 @@ def stop_space(directory: Path, run: str | None = None) -> list[str]:
         return processes.stop_processes(directory, pids)
 
 
-@app.command
-def status(
+@app.command(name="status")
+def status_command(
     *, space_dir: Directory = None, every: Annotated[Flag, Parameter(name="--all")] = False, json: Flag = False
 ) -> int:
     """Show whether a space runs, its address and its participants. Outside a space directory, list the running spaces.
@@ -296,8 +298,8 @@ def status(
     return 0
 
 
-@app.command
-def clean(
+@app.command(name="clean")
+def clean_command(
     *,
     space_dir: Directory = None,
     every: Annotated[Flag, Parameter(name="--all")] = False,

@@ -85,7 +85,7 @@ _NOTHING_SAID: Final = TemplateAnswers()
 _NOTHING_ASKED: Final = InitQuery()
 
 
-def init(
+def init_command(
     template: str | None = None,
     *,
     answers: TemplateAnswers = _NOTHING_SAID,
@@ -112,7 +112,7 @@ def init(
 
 
 def _make(name: str | None, answers: TemplateAnswers, *, force: bool, as_json: bool) -> int:
-    from mew.cli.space.templates import USUAL, find_template, make, resolve, write
+    from mew.cli.space.templates import DEFAULT_TEMPLATE, find_template, render_space, resolve, write_space
 
     directory, values = Path.cwd(), answers.values()
     existing_file = config_file(directory)
@@ -122,11 +122,11 @@ def _make(name: str | None, answers: TemplateAnswers, *, force: bool, as_json: b
             "start it with `mew up`, or replace it with `init --force`"
         )
     asks = sys.stdin.isatty() and sys.stdout.isatty() and not as_json
-    chosen = find_template(name or (_choose() if asks else USUAL), directory, Path.home())
+    chosen = find_template(name or (_choose() if asks else DEFAULT_TEMPLATE), directory, Path.home())
     defaults = {"dirname": directory.name or "space", "username": _username(), "date": f"{datetime.now(UTC):%Y-%m-%d}"}
     filled = resolve(chosen.variables, values, os.environ, defaults, _ask if asks else None)
-    space = make(chosen, filled, values)
-    write(chosen, space, directory)
+    space = render_space(chosen, filled, values)
+    write_space(chosen, space, directory)
     for warning in space.warnings:
         print(f"mew: {warning}", file=sys.stderr)
     if as_json:
@@ -154,14 +154,14 @@ def _username() -> str:
 
 def _choose() -> str:
     """Ask which template to use."""
-    from mew.cli.space.templates import USUAL
+    from mew.cli.space.templates import DEFAULT_TEMPLATE
 
     choices = _all()
     for number, choice in enumerate(choices, 1):
         print(f"{number:3}  {choice.name:<12} {choice.description}")
     names = [choice.name for choice in choices]
     while True:
-        answer = _answer(f"Which template? [{USUAL}] ") or USUAL
+        answer = _answer(f"Which template? [{DEFAULT_TEMPLATE}] ") or DEFAULT_TEMPLATE
         if answer.isdecimal() and 0 < int(answer) <= len(names):
             return names[int(answer) - 1]
         if answer in names:

@@ -11,7 +11,7 @@ import msgspec
 from mew.cli.space.processes import RunningSpace
 from mew.supervisor.state_file import ProcessTable
 
-MOST: Final = 256 * 1024
+MAX_READ_BYTES: Final = 256 * 1024
 """Maximum bytes read from one file at a time."""
 _HIDDEN: Final = frozenset({"timestamp", "level", "logger", "event"})
 
@@ -39,10 +39,10 @@ class LogLines:
             position, self._halves[file] = 0, b""
         with file.open("rb") as source:
             source.seek(position)
-            data = source.read(MOST)
+            data = source.read(MAX_READ_BYTES)
         self._seen[file] = position + len(data)
         *lines, half = (self._halves.get(file, b"") + data).split(b"\n")
-        self._halves[file] = half[:MOST]
+        self._halves[file] = half[:MAX_READ_BYTES]
         yield from (line.decode(errors="replace") for line in lines)
 
 

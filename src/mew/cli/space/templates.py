@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 TEMPLATE: Final = "template.json"
 SPACE: Final = "space.yaml"
 README: Final = "README.md"
-USUAL: Final = "default"
+DEFAULT_TEMPLATE: Final = "default"
 """The template that is used by default."""
 _BUILT_IN: Final = Path(__file__).parents[2] / "templates"
 _UNWANTED: Final = frozenset({".git", "node_modules", "__pycache__"})
@@ -45,7 +45,7 @@ class Variable(msgspec.Struct, frozen=True):
     """Environment variables that may contain the value."""
 
 
-class _Said(msgspec.Struct, frozen=True):
+class _TemplateFile(msgspec.Struct, frozen=True):
     """The supported keys of a template.json."""
 
     name: str | None = None
@@ -115,10 +115,10 @@ def find_template(name: str, directory: Path, home: Path) -> Template:
 
 def read_template(folder: Path, source: str) -> Template:
     """Read the template in a folder. Without a template.json, it leaves only the space's name open."""
-    path, description = folder / TEMPLATE, _Said()
+    path, description = folder / TEMPLATE, _TemplateFile()
     if path.is_file():
         try:
-            description = msgspec.json.decode(path.read_bytes(), type=_Said)
+            description = msgspec.json.decode(path.read_bytes(), type=_TemplateFile)
         except (OSError, msgspec.MsgspecError, UnicodeDecodeError) as error:
             raise CommandFailed(f"{path}: {error}") from None
     return Template(
@@ -139,7 +139,7 @@ THEME: Final = "UI_THEME"
 _ALWAYS: Final = {NAME: "${dirname}", DESCRIPTION: "", PORT: "8080", THEME: "default"}
 """Always defined, even if a template does not declare them."""
 _PLACEHOLDER: Final = re.compile(r"\{\{\s*([A-Za-z_][A-Za-z0-9_]*)\s*\}\}")
-_KNOWN: Final = re.compile(r"\$\{(dirname|username|date)\}")
+_CONTEXT_VALUE: Final = re.compile(r"\$\{(dirname|username|date)\}")
 _PLAIN: Final = re.compile(r"[A-Za-z0-9_./@+-]+")
 _WHOLE_BEFORE: Final = re.compile(r"(?:^|.*[:\-]\s+)$")
 _WHOLE_AFTER: Final = re.compile(r"\s*(?:#.*)?$")
@@ -188,7 +188,7 @@ def resolve(
 
 def _default(value: Any, context: Mapping[str, str]) -> str:
     text = value if isinstance(value, str) else "" if value is None else msgspec.json.encode(value).decode()
-    return _KNOWN.sub(lambda match: context[match[1]], text)
+    return _CONTEXT_VALUE.sub(lambda match: context[match[1]], text)
 
 
 def space_id(name: str) -> str:
@@ -212,7 +212,7 @@ def render(text: str, values: Values) -> tuple[str, tuple[str, ...]]:
             return match[0]
         before = text[text.rfind("\n", 0, match.start()) + 1 : match.start()]
         after = text[match.end() :].partition("\n")[0]
-        return value if match[1].endswith(_AS_JSON) and match[1] not in texts else quoted(value, before, after)
+        return value if match[1].endswith(_AS_JSON) and match[1] not in texts else yaml_quoted(value, before, after)
 
     return _PLACEHOLDER.sub(fill, text), tuple(dict.fromkeys(unknown))
 
@@ -226,7 +226,7 @@ def _value(name: str, texts: Mapping[str, str], secrets: Mapping[str, str]) -> s
     return texts.get(name)
 
 
-def quoted(value: str, before: str, after: str) -> str:
+def yaml_quoted(value: str, before: str, after: str) -> str:
     """Quote a value so that YAML reads it unchanged. `before` and `after` are the text around it on its line."""
     quote = _open_quote(before)
     if quote == '"':
@@ -272,7 +272,7 @@ class CreatedSpace(msgspec.Struct, frozen=True):
     """Folders that its file servers serve."""
 
 
-def make(template: Template, values: Values, answers: Mapping[str, str]) -> CreatedSpace:
+def render_space(template: Template, values: Values, answers: Mapping[str, str]) -> CreatedSpace:
     """Build the space of a template with these values. Raises `CommandFailed` if no gateway could serve it."""
     source = template.space()
     text, unknown = render(source, values)
@@ -318,27 +318,27 @@ def _served(space: "SpaceConfig") -> Iterator[str]:
 def _checked(text: str, template: Template) -> "tuple[SpaceConfig, tuple[str, ...]]":
     """Load the space as the gateway does. Returns it and its warnings. Raises `CommandFailed`."""
     from mew.config import ConfigError
-    from mew.config.loader import load
+    from mew.config.loader import load_config
 
     with tempfile.TemporaryDirectory() as scratch:
         file = Path(scratch) / FOLDER / SPACE
         file.parent.mkdir()
         file.write_text(text, encoding="utf-8")
         try:
-            config = load([file], environ={})
+            config = load_config([file], environ={})
         except ConfigError as error:
             raise CommandFailed(
-                f"the template {template.name!r} creates an invalid space: {_placed(str(error), file)}"
+                f"the template {template.name!r} creates an invalid space: {_with_final_path(str(error), file)}"
             ) from None
-    return config.spaces[0], tuple(_placed(warning, file) for warning in config.warnings)
+    return config.spaces[0], tuple(_with_final_path(warning, file) for warning in config.warnings)
 
 
-def _placed(sentence: str, file: Path) -> str:
+def _with_final_path(sentence: str, file: Path) -> str:
     """Replace the temporary path in a message by the path that the user will see."""
     return sentence.replace(str(file), f"{FOLDER}/{SPACE}")
 
 
-def write(template: Template, space: CreatedSpace, directory: Path) -> None:
+def write_space(template: Template, space: CreatedSpace, directory: Path) -> None:
     """Write all files of a space. Raises `CommandFailed` if that is not possible."""
     folder = directory / FOLDER
     for served_folder in space.served:

@@ -25,8 +25,10 @@ Flag = Annotated[bool, Parameter(negative="", show_default=False)]
 Directory = Annotated[Path | None, Parameter(name=["--space-dir", "-d"])]
 
 
-@app.command
-def create(participant: str, *, observer: Flag = False, space_dir: Directory = None, json: Flag = False) -> int:
+@app.command(name="create")
+def create_token_command(
+    participant: str, *, observer: Flag = False, space_dir: Directory = None, json: Flag = False
+) -> int:
     """Create a token and print it. It is not shown again.
 
     Examples:
@@ -47,17 +49,19 @@ def create(participant: str, *, observer: Flag = False, space_dir: Directory = N
     """
     place = find_space(space_dir)
     folder = TokenFolder(place.directory)
-    if folder.kept(participant, observer=observer) is not None:
+    if folder.stored_token(participant, observer=observer) is not None:
         file = folder.file(participant, observer=observer)
         raise CommandFailed(f"{participant!r} already has a token in {file}; replace it with `mew token rotate`")
     if not observer:
         _require_participant(place, participant)
     token = folder.obtain(participant, observer=observer)
-    return _shown(place, participant, token, observer=observer, json=json)
+    return _print_token(place, participant, token, observer=observer, json=json)
 
 
-@app.command
-def rotate(participant: str, *, observer: Flag = False, space_dir: Directory = None, json: Flag = False) -> int:
+@app.command(name="rotate")
+def rotate_token_command(
+    participant: str, *, observer: Flag = False, space_dir: Directory = None, json: Flag = False
+) -> int:
     """Replace a token and print the new one. Connections with the old token are closed.
 
     Parameters
@@ -75,11 +79,13 @@ def rotate(participant: str, *, observer: Flag = False, space_dir: Directory = N
     folder = TokenFolder(place.directory)
     _require_kept(place, folder, participant, observer=observer)
     token = folder.replace(participant, observer=observer)
-    return _shown(place, participant, token, observer=observer, json=json)
+    return _print_token(place, participant, token, observer=observer, json=json)
 
 
-@app.command
-def revoke(participant: str, *, observer: Flag = False, space_dir: Directory = None, json: Flag = False) -> int:
+@app.command(name="revoke")
+def revoke_token_command(
+    participant: str, *, observer: Flag = False, space_dir: Directory = None, json: Flag = False
+) -> int:
     """Revoke a token. Connections with this token are closed within a second.
 
     Parameters
@@ -97,7 +103,7 @@ def revoke(participant: str, *, observer: Flag = False, space_dir: Directory = N
     folder = TokenFolder(place.directory)
     _require_kept(place, folder, participant, observer=observer)
     folder.remove(participant, observer=observer)
-    closed = _told(place)
+    closed = _notify_gateway(place)
     if json:
         print(as_json({"participant": participant, "observer": observer, "revoked": True, "closed": closed}))
         return 0
@@ -119,7 +125,7 @@ def listing(*, space_dir: Directory = None, json: Flag = False) -> int:
     json
         Print the result as JSON.
     """
-    tokens = _held(find_space(space_dir))
+    tokens = _token_rows(find_space(space_dir))
     if json:
         print(as_json(tokens))
         return 0
@@ -131,9 +137,9 @@ def listing(*, space_dir: Directory = None, json: Flag = False) -> int:
     return 0
 
 
-def _shown(place: SpaceDirectory, participant: str, token: str, *, observer: bool, json: bool) -> int:
+def _print_token(place: SpaceDirectory, participant: str, token: str, *, observer: bool, json: bool) -> int:
     """Print a new token after the gateway has reloaded its tokens, so that it can be used immediately."""
-    closed = _told(place)
+    closed = _notify_gateway(place)
     file = TokenFolder(place.directory).file(participant, observer=observer)
     if json:
         result = {"participant": participant, "observer": observer, "token": token, "file": str(file), "closed": closed}
@@ -143,12 +149,12 @@ def _shown(place: SpaceDirectory, participant: str, token: str, *, observer: boo
     return 0
 
 
-def _told(place: SpaceDirectory) -> int:
+def _notify_gateway(place: SpaceDirectory) -> int:
     """Make a running gateway reload the tokens. Returns how many connections it closed."""
     return int(reload_tokens(place.directory)["closed"]) if place.running else 0
 
 
-def _held(place: SpaceDirectory) -> list[dict[str, Any]]:
+def _token_rows(place: SpaceDirectory) -> list[dict[str, Any]]:
     """Return who has a token, according to the running gateway, else according to the files."""
     if place.running:
         return list(ask_gateway(place.directory, {"do": "tokens"})["tokens"])
@@ -177,7 +183,7 @@ def _require_participant(place: SpaceDirectory, participant: str) -> None:
 
 def _require_kept(place: SpaceDirectory, folder: TokenFolder, participant: str, *, observer: bool) -> None:
     """Raise `CommandFailed` if the token is not in the token folder: only those tokens can be changed here."""
-    if folder.kept(participant, observer=observer) is not None:
+    if folder.stored_token(participant, observer=observer) is not None:
         return
     if others := _others(place, participant, observer=observer):
         raise CommandFailed(

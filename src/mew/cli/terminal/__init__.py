@@ -11,7 +11,9 @@ from mew.cli.common.target import DIRECTORY, GatewayTarget, Participant, TargetO
 HISTORY = "history.jsonl"
 
 
-def connect_command(options: TargetOptions = DIRECTORY, *, participant: Participant = None, token: Token = None) -> int:
+def connect_terminal_command(
+    options: TargetOptions = DIRECTORY, *, participant: Participant = None, token: Token = None
+) -> int:
     """Take part in a running space from this terminal: messages, participants, streams and proposals.
 
     Examples:
@@ -30,8 +32,8 @@ def connect_command(options: TargetOptions = DIRECTORY, *, participant: Particip
     return _take_part(participant_target(options, participant, token=token), options.space_dir or Path.cwd())
 
 
-def connect(url: str, space: str, participant: str, token: str, directory: Path | None = None) -> int:
-    """Same as `connect_command`, for callers that already know gateway, space and participant."""
+def open_terminal(url: str, space: str, participant: str, token: str, directory: Path | None = None) -> int:
+    """Same as `connect_terminal_command`, for callers that already know gateway, space and participant."""
     chosen = GatewayTarget(url=url, space=space, participant=participant, token=token)
     return _take_part(chosen, directory or Path.cwd())
 

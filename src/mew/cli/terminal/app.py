@@ -18,10 +18,10 @@ from textual.widgets import RichLog, Static
 
 from mew.cli.observe.rates import RateCounter, Rates
 from mew.cli.terminal import widgets
-from mew.cli.terminal.approval import Answer, ApprovalDialog, plain
+from mew.cli.terminal.approval import Answer, ApprovalDialog, visible_text
 from mew.cli.terminal.prompt import InputHistory, InputPrompt
 from mew.cli.terminal.slash_commands import CommandContext, carry_out, completions
-from mew.cli.terminal.widgets import RenderedLine, frame_shown, note, problem, shown
+from mew.cli.terminal.widgets import RenderedLine, frame_shown, message_text, notice_text, problem
 from mew.client import Disconnected, IncomingProposal, MessageRefused, Reconnected, Space
 from mew.client.errors import ApprovalRequired
 from mew.client.frames import Frame
@@ -33,9 +33,9 @@ from mew.protocol.timestamps import SECOND, parse_rfc3339
 SCROLLBACK: Final = 5_000
 PENDING: Final = 1_000
 """Maximum lines queued for drawing. Older ones are dropped and counted."""
-AT_ONCE: Final = 60
+MAX_MESSAGES_PER_DRAW: Final = 60
 DRAW_SECONDS: Final = 0.1
-LOOK_SECONDS: Final = 1.0
+POLL_SECONDS: Final = 1.0
 NARROW: Final = 60
 HINT: Final = "Enter sends · Ctrl+J new line · ↑ earlier · Tab completes · Ctrl+C leaves"
 
@@ -104,12 +104,12 @@ class Terminal(App[int]):
     def on_mount(self) -> None:
         """Start receiving messages and drawing."""
         self.query_one(InputPrompt).focus()
-        self._say(note(f"You are {self.space.participant_id} in {self.space.id}. /help lists the commands."))
+        self._show(notice_text(f"You are {self.space.me} in {self.space.id}. /help lists the commands."))
         self._listen()
         self._follow()
         self._heed_proposals()
         self.set_interval(DRAW_SECONDS, self._draw)
-        self.set_interval(LOOK_SECONDS, self._look)
+        self.set_interval(POLL_SECONDS, self._look)
         self._look()
 
     def on_resize(self, event: Resize) -> None:
@@ -123,7 +123,7 @@ class Terminal(App[int]):
                 self._counting.take(message, self.space.view)
                 if isinstance(message, Frame):
                     if message.stream_id in self.desk.watched:
-                        self._say(frame_shown(message))
+                        self._show(frame_shown(message))
                 else:
                     self._take(message)
             self.exit(0, message="The space has ended, or your connection was closed.")
@@ -132,27 +132,29 @@ class Terminal(App[int]):
 
     def _take(self, envelope: Envelope) -> None:
         if envelope.kind == "chat":
-            if envelope.sender == self.space.participant_id:
-                self.desk.spoken = envelope
+            if envelope.sender == self.space.me:
+                self.desk.sent_chat = envelope
             else:
-                self.desk.heard = envelope
-        line = shown(envelope, verbose=self.desk.verbose)
+                self.desk.received_chat = envelope
+        line = message_text(envelope, verbose=self.desk.verbose)
         if line is not None:
-            self._say(line)
+            self._show(line)
 
     @work
     async def _follow(self) -> None:
         try:
             async for event in self._events:
                 if isinstance(event, Disconnected):
-                    self._say(problem(f"The connection is lost ({event.reason}). Reconnecting."))
+                    self._show(problem(f"The connection is lost ({event.reason}). Reconnecting."))
                     self._look()
                 elif isinstance(event, Reconnected):
                     missed = sum(event.gap.streams.values())
-                    self._say(note(f"Reconnected; {missed:,} frames were missed." if missed else "Reconnected."))
+                    self._show(
+                        notice_text(f"Reconnected; {missed:,} frames were missed." if missed else "Reconnected.")
+                    )
                     self._look()
                 elif isinstance(event, MessageRefused):
-                    self._say(problem(str(event.error)))
+                    self._show(problem(str(event.error)))
         except MewError:
             return  # `_listen` reports it
 
@@ -181,7 +183,7 @@ class Terminal(App[int]):
                 seconds_left=partial(_seconds_left, self.space, proposed),
                 is_proposer_here=partial(_is_proposer_here, self.space, proposed),
             )
-            self.push_screen(self._asking, self._answered)
+            self.push_screen(self._asking, self._dialog_closed)
 
     def _whom(self, proposed: IncomingProposal) -> tuple[str, ...]:
         """Return the participants that we may send the request to; empty if we may not decide."""
@@ -194,7 +196,7 @@ class Terminal(App[int]):
             if self.space.can({**request, "to": [participant]})
         )
 
-    def _answered(self, answer: Answer | None) -> None:
+    def _dialog_closed(self, answer: Answer | None) -> None:
         if self._asking is None:
             return
         asking, self._asking = self._asking, None
@@ -231,12 +233,12 @@ class Terminal(App[int]):
         try:
             answer = await doing
         except (MewError, ValueError) as error:
-            self._say(problem(str(error)))
+            self._show(problem(str(error)))
         else:
             if answer:
-                self._say(note(answer))
+                self._show(notice_text(answer))
 
-    def _say(self, line: RenderedLine) -> None:
+    def _show(self, line: RenderedLine) -> None:
         self._pending.append(line)
         while len(self._pending) > PENDING:
             self._pending.popleft()
@@ -249,13 +251,13 @@ class Terminal(App[int]):
     def _draw(self) -> None:
         log = self._talk
         if self._left_out:
-            log.write(note(f"… {self._left_out:,} messages not shown: too many at a time", "yellow"))
+            log.write(notice_text(f"… {self._left_out:,} messages not shown: too many at a time", "yellow"))
             self._left_out = 0
         at_end = log.is_vertical_scroll_end
-        for _ in range(min(AT_ONCE, len(self._pending))):
+        for _ in range(min(MAX_MESSAGES_PER_DRAW, len(self._pending))):
             log.write(self._pending.popleft(), expand=True, scroll_end=at_end)
         if self._asking is not None and self._asking.proposed.state != "open" and self._asking.is_current:
-            self._say(note("Another participant has decided the proposal."))
+            self._show(notice_text("Another participant has decided the proposal."))
             self._asking.action_answer("later")
 
     def _look(self) -> None:
@@ -308,7 +310,7 @@ async def _approve(asking: ApprovalDialog, *, grant: bool) -> str | None:
     if not grant:
         return None
     await proposed.grant(asking.to, asking.seconds)
-    return f"{plain(proposed.by)} may do this without approval from now on"
+    return f"{visible_text(proposed.by)} may do this without approval from now on"
 
 
 async def _reject(proposed: IncomingProposal) -> None:

@@ -33,7 +33,7 @@ SPANS: Final[tuple[tuple[str, float | None], ...]] = (
     ("until it is revoked", None),
     ("for 15 minutes", HOUR / 4),
 )
-_LONGEST: Final = 4000
+_MAX_SHOWN: Final = 4000
 _UNSEEN: Final = re.compile(
     "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2800\u3164\ufe00-\ufe0f\uffa0\U000e0100-\U000e01ef]"
 )
@@ -80,7 +80,7 @@ class ApprovalDialog(ModalScreen[Answer]):
         self._chosen = -1
         self._span = 0
         self._since = time.monotonic()
-        self._arguments = Static(Text(_arguments(proposed, _LONGEST)), id="arguments")
+        self._arguments = Static(Text(_arguments(proposed, _MAX_SHOWN)), id="arguments")
         self._granting = Static(id="granting")
         self._question_text = _question(proposed, is_here=is_proposer_here())
         self._question = Static(Text(self._question_text, style="bold"), id="question")
@@ -147,15 +147,17 @@ class ApprovalDialog(ModalScreen[Answer]):
     def _consequences(self) -> str:
         """Return text that describes what a grant allows, or asks to choose a recipient first."""
         if not self.to:
-            return "It names no recipient: press t." if self._recipients else "It names no recipient, and there is none."
-        chosen = "" if self.proposed.to else f"The recipient is {plain(self.to[0])} (t: another). "
+            return (
+                "It names no recipient: press t." if self._recipients else "It names no recipient, and there is none."
+            )
+        chosen = "" if self.proposed.to else f"The recipient is {visible_text(self.to[0])} (t: another). "
         why_not = self._why_no_grant()
         if why_not is not None:
-            return f"{chosen}No grant: {plain(why_not)}."
+            return f"{chosen}No grant: {visible_text(why_not)}."
         tool, proposed = self.proposed.tool, self.proposed
         what = f"send {_quoted(proposed.method)} requests" if tool is None else f"call the tool {_quoted(tool)}"
-        recipients = " or ".join(plain(recipient) for recipient in self.to)
-        proposer, span = plain(proposed.by), SPANS[self._span][0]
+        recipients = " or ".join(visible_text(recipient) for recipient in self.to)
+        proposer, span = visible_text(proposed.by), SPANS[self._span][0]
         granted = f"{proposer} may {what} of {recipients} by itself, with any arguments, {span} (h: other time)"
         return f"{chosen}Granted, {granted}."
 
@@ -184,19 +186,19 @@ class ApprovalDialog(ModalScreen[Answer]):
             self.dismiss(answer)
 
 
-def plain(text: str) -> str:
+def visible_text(text: str) -> str:
     """Return text on one line, with invisible characters as escape sequences."""
     return _UNSEEN.sub(lambda match: match[0].encode("unicode_escape").decode(), printable(text))
 
 
 def _quoted(name: str) -> str:
-    return plain(repr(name))
+    return visible_text(repr(name))
 
 
 def _question(proposed: IncomingProposal, *, is_here: bool) -> str:
-    what = f"the tool {_quoted(proposed.tool)}" if proposed.tool is not None else plain(proposed.method)
-    recipients = f" of {', '.join(plain(recipient) for recipient in proposed.to)}" if proposed.to else ""
-    proposer = plain(proposed.by) if is_here else f"{plain(proposed.by)} (not here)"
+    what = f"the tool {_quoted(proposed.tool)}" if proposed.tool is not None else visible_text(proposed.method)
+    recipients = f" of {', '.join(visible_text(recipient) for recipient in proposed.to)}" if proposed.to else ""
+    proposer = visible_text(proposed.by) if is_here else f"{visible_text(proposed.by)} (not here)"
     return f"{proposer} wants to call {what}{recipients}, with:"
 
 
@@ -206,7 +208,7 @@ def _arguments(proposed: IncomingProposal, longest: int | None) -> str:
     is_call = proposed.tool is not None and isinstance(params, dict) and params.keys() <= {"name", "arguments"}
     arguments = proposed.params.get("arguments") if is_call else params
     text = msgspec.json.format(msgspec.json.encode(arguments if arguments is not None else {}), indent=2).decode()
-    lines = "\n".join(plain(line) for line in text.split("\n"))
+    lines = "\n".join(visible_text(line) for line in text.split("\n"))
     return (
         lines if longest is None or len(lines) <= longest else f"{lines[:longest]}… (a: all {len(lines):,} characters)"
     )

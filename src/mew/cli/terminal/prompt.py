@@ -12,7 +12,7 @@ from textual import events
 from textual.message import Message
 from textual.widgets import TextArea
 
-LONGEST: Final = 500
+MAX_HISTORY: Final = 500
 
 
 class InputHistory:
@@ -28,7 +28,7 @@ class InputHistory:
     def add(self, line: str) -> None:
         """Add an entered line. Consecutive duplicates are stored once."""
         if not self._lines or self._lines[-1] != line:
-            self._lines = [*self._lines, line][-LONGEST:]
+            self._lines = [*self._lines, line][-MAX_HISTORY:]
             self._write()
         self._at = len(self._lines)
 
@@ -66,7 +66,7 @@ def _read(file: Path | None) -> list[str]:
         for line in [] if file is None else file.read_bytes().splitlines():
             with contextlib.suppress(msgspec.MsgspecError):
                 lines.append(msgspec.json.decode(line, type=str))
-    return lines[-LONGEST:]
+    return lines[-MAX_HISTORY:]
 
 
 Completing = Callable[[str], Sequence[str]]

@@ -26,9 +26,9 @@ class CommandContext:
     verbose: bool = False
     watched: set[str] = field(default_factory=set)
     """Streams whose frames are all shown."""
-    heard: Envelope | None = None
+    received_chat: Envelope | None = None
     """The last chat of another participant."""
-    spoken: Envelope | None = None
+    sent_chat: Envelope | None = None
     """Our own last chat."""
 
 
@@ -82,17 +82,19 @@ async def _help(_desk: CommandContext, _words: Words) -> str:
 
 
 async def _ack(desk: CommandContext, words: Words) -> None:
-    if desk.heard is None:
+    if desk.received_chat is None:
         raise UsageError("no other participant has sent a chat yet")
     payload = {"status": " ".join(words)} if words else {}
-    await desk.space.send("chat/acknowledge", payload, to=desk.heard.sender, correlation_id=desk.heard.id)
+    await desk.space.send(
+        "chat/acknowledge", payload, to=desk.received_chat.sender, correlation_id=desk.received_chat.id
+    )
 
 
 async def _cancel(desk: CommandContext, words: Words) -> None:
-    if desk.spoken is None:
+    if desk.sent_chat is None:
         raise UsageError("you have not sent a chat yet")
     payload = {"reason": " ".join(words)} if words else {}
-    await desk.space.send("chat/cancel", payload, correlation_id=desk.spoken.id)
+    await desk.space.send("chat/cancel", payload, correlation_id=desk.sent_chat.id)
 
 
 async def _status(desk: CommandContext, words: Words) -> str:

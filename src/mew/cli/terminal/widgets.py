@@ -16,7 +16,7 @@ from mew.protocol import GATEWAY, Envelope
 from mew.view import SpaceView
 
 _NAMES: Final = ("green", "yellow", "blue", "magenta", "cyan", "bright_green", "bright_blue", "bright_magenta")
-_QUIET: Final = frozenset({"system/welcome", "system/heartbeat", "stream/data", "system/register"})
+_HIDDEN_KINDS: Final = frozenset({"system/welcome", "system/heartbeat", "stream/data", "system/register"})
 """Kinds shown only in verbose mode."""
 _FAINT: Final = ("system/", "stream/", "participant/", "capability/", "mcp/response")
 _BAD: Final = frozenset({"system/error", "stream/error", "mcp/reject", "reasoning/cancel"})
@@ -36,9 +36,9 @@ class RenderedLine(msgspec.Struct, frozen=True):
             yield Text.assemble((f"{self.clock if number == 0 else '':{_INDENT}}", "dim"), part)
 
 
-def shown(envelope: Envelope, *, verbose: bool) -> RenderedLine | None:
+def message_text(envelope: Envelope, *, verbose: bool) -> RenderedLine | None:
     """Return the line for an envelope, or None if it is not shown."""
-    if envelope.kind in _QUIET and not verbose:
+    if envelope.kind in _HIDDEN_KINDS and not verbose:
         return None
     sender = "gateway" if envelope.sender == GATEWAY else printable(envelope.sender)
     text = Text.assemble((sender, colour(envelope.sender)))
@@ -60,14 +60,14 @@ def frame_shown(frame: Frame[Any]) -> RenderedLine:
     return RenderedLine("", Text.assemble((printable(frame.stream_id), "cyan"), f" {excerpt(frame.data)}"))
 
 
-def note(words: str, style: str = "italic dim") -> RenderedLine:
+def notice_text(words: str, style: str = "italic dim") -> RenderedLine:
     """Return a line with a message of the terminal itself."""
     return RenderedLine(f"{'·':>{_INDENT - 1}}", Text("\n".join(map(printable, words.split("\n"))), style=style))
 
 
 def problem(words: str) -> RenderedLine:
     """Return a line with an error message."""
-    return note(words, "red")
+    return notice_text(words, "red")
 
 
 def colour(name: str) -> str:
