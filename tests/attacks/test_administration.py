@@ -87,7 +87,7 @@ def test_everything_of_the_administration_is_on_record_and_nobody_is_shown_it(di
         door = ControlServer(gateway.gateway, gateway.tokens, gateway.config.spaces[0], nothing)
         gateway.do(door.open())
         folder = TokenFolder(directory)
-        secrets += [folder.kept("bob") or "", folder.replace("bob"), folder.obtain("screen", observer=True)]
+        secrets += [folder.stored_token("bob") or "", folder.replace("bob"), folder.obtain("screen", observer=True)]
         reload_tokens(directory)
         folder.remove("screen", observer=True)
         reload_tokens(directory)
@@ -205,7 +205,7 @@ def test_what_was_done_to_tokens_while_no_gateway_ran_is_on_record_at_the_next_s
     assert run_once(directory) == []
     assert stat.S_IMODE(folder.known.stat().st_mode) == 0o600
     kept = folder.known.read_text(encoding="utf-8")
-    assert not [each for each in ("alices-second", folder.kept("bob") or "bob") if each in kept]
+    assert not [each for each in ("alices-second", folder.stored_token("bob") or "bob") if each in kept]
 
 
 def test_a_space_that_ran_before_such_changes_were_kept_begins_with_none(directory: Path) -> None:

@@ -76,7 +76,7 @@ def _load(file: Path) -> Agent:
     return agent
 
 
-async def run(agent: Agent, settings: AgentSettings) -> None:
+async def run_agent(agent: Agent, settings: AgentSettings) -> None:
     """Run this agent until SIGINT or SIGTERM, or until it is shut down. Raises an error if it is no longer admitted.
 
     A broken connection is reestablished. Raises `ConnectionLost` if the first connection fails.

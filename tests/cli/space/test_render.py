@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from mew.cli.space.render import LogLines, readable
+from mew.cli.space.render import LogLines, log_text
 
 
 def test_new_lines_come_with_the_name_of_whose_they_are_and_only_when_complete(tmp_path: Path) -> None:
@@ -52,4 +52,4 @@ def test_where_there_are_no_logs_there_are_no_lines(tmp_path: Path) -> None:
     ],
 )
 def test_a_line_is_shown_for_people_and_steers_no_terminal(line: str, shown: str) -> None:
-    assert readable(line) == shown
+    assert log_text(line) == shown

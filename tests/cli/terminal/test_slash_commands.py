@@ -78,14 +78,14 @@ async def test_who_is_asked_how_it_is_tells(gateway: Running) -> None:
 async def test_a_chat_is_acknowledged_and_taken_back(gateway: Running) -> None:
     async with desk_of(gateway) as (desk, bob):
         told = bob.envelopes("chat/*")
-        desk.heard = await bob.chat("do you hear me?")
+        desk.received_chat = await bob.chat("do you hear me?")
         await carry_out(desk, "/ack loud and clear")
         heard = await anext(told)
         assert (heard.kind, heard.payload) == ("chat/acknowledge", {"status": "loud and clear"})
-        assert heard.correlation_id == (desk.heard.id,)
-        desk.spoken = await desk.space.chat("nonsense")
+        assert heard.correlation_id == (desk.received_chat.id,)
+        desk.sent_chat = await desk.space.chat("nonsense")
         await carry_out(desk, "/cancel")
-        assert (await anext(told)).correlation_id == (desk.spoken.id,)
+        assert (await anext(told)).correlation_id == (desk.sent_chat.id,)
 
 
 @played

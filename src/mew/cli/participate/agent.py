@@ -48,11 +48,11 @@ def start_agent_command(
     log_level
         The log level for standard error.
     """
-    from mew.agents import AgentSettings, load_agent, run
+    from mew.agents import AgentSettings, load_agent, run_agent
 
     log_to_standard_error(log_level)
     agent, name = load_agent(kind), Path(kind).stem
     at = participant_target(options, participant, token=token, usual=(name, f"{name}-agent"))
     settings = AgentSettings(url=at.url, space=at.space, token=at.token, participant=at.participant)
-    asyncio.run(run(agent, settings))
+    asyncio.run(run_agent(agent, settings))
     return 0

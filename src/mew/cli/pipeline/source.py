@@ -25,10 +25,10 @@ def settings_here() -> PipelineSettings:
     from mew.config.loader import load_config
 
     space = load_config([file], environ=os.environ).spaces[0]
-    return read_settings(space.pipeline, space.file)
+    return pipeline_settings_of(space.pipeline, space.file)
 
 
-def read_settings(section: dict[str, object], file: Path) -> PipelineSettings:
+def pipeline_settings_of(section: dict[str, object], file: Path) -> PipelineSettings:
     """Parse the section. Raises `BadSetting` with the file and the invalid key."""
     unknown = sorted(section.keys() - set(PipelineSettings.__struct_fields__))
     if unknown:

@@ -18,7 +18,7 @@ from cyclopts import App, Parameter
 
 from mew.cli.common.errors import INTERRUPTED, CommandFailed, UsageError
 from mew.cli.space import processes
-from mew.cli.space.render import LogLines, as_json, readable, show_spaces, show_status, show_up, status_of
+from mew.cli.space.render import LogLines, as_json, log_text, show_spaces, show_status, show_up, status_of
 from mew.config import config_file, find_config
 from mew.supervisor.state_file import ProcessTable, pids_file, read_pids
 
@@ -173,7 +173,7 @@ def _watch(lines: LogLines, pids: ProcessTable, *, json: bool) -> int:
     while True:
         alive = pids.running
         for name, line in lines.new():
-            print(f"{name:<12} | {readable(line)}", flush=True)
+            print(f"{name:<12} | {log_text(line)}", flush=True)
         if not alive:
             if processes.ended_well(pids.gateway):
                 print("stopped by another command")

@@ -6,9 +6,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
-import msgspec
-
-from mew.cli.space.processes import RunningSpace
+from mew.cli.common.io import as_json
+from mew.cli.space.processes import Entry
 from mew.supervisor.state_file import ProcessTable
 
 MAX_READ_BYTES: Final = 256 * 1024
@@ -46,7 +45,7 @@ class LogLines:
         yield from (line.decode(errors="replace") for line in lines)
 
 
-def readable(line: str) -> str:
+def log_text(line: str) -> str:
     """Return a line of the gateway's log for people, or any other line unchanged, without terminal control codes."""
     try:
         entry = json.loads(line) if line.startswith("{") else None
@@ -62,11 +61,6 @@ def readable(line: str) -> str:
 def _harmless(text: str) -> str:
     """Return text with control characters replaced, because they could control the terminal."""
     return "".join(letter if letter.isprintable() or letter == "\t" else "�" for letter in text)
-
-
-def as_json(value: Any) -> str:
-    """Return one compact line of JSON."""
-    return msgspec.json.encode(value).decode()
 
 
 def show_up(pids: ProcessTable, *, json: bool, ending: str = "`mew space down`") -> int:
