@@ -11,13 +11,14 @@ from ruamel.yaml import YAML
 from mew.cli import app
 from mew.client import errors
 from mew.config import loader
-from mew.config.loader import load_config
-from mew.config.models import TLS, BridgeConfig, LoggingConfig, McpServerConfig, Timeouts
+from mew.config.loader import IGNORED_KEYS, load_config
+from mew.config.models import TLS, BridgeConfig, LoggingConfig, McpServerConfig, ParticipantConfig, Timeouts
+from mew.config.yaml_source import file_keys
 from mew.pipeline import open_lake
 from mew.pipeline.lake.progress_table import PROGRESS
 from mew.pipeline.schemas import TABLES, Table
 from mew.pipeline.settings import PipelineSettings
-from mew.protocol.settings import StreamSettings
+from mew.protocol.settings import ApprovalRule, Limits, StreamSettings
 from tests.docs.blocks.histories import prepare
 from tests.pipeline.jobs.lakes import run_all
 from tools.reference import command_line, configuration, sdk, tables
@@ -60,27 +61,27 @@ def test_what_markdown_would_take_for_more_than_text_is_escaped() -> None:
 
 
 KNOWN: Final = {
-    "space": loader._SPACE,
-    "participants.ID": loader._PARTICIPANT,
+    "space": {"id", *loader.SPACE_KEYS, *IGNORED_KEYS["space"]},
+    "participants.ID": {*file_keys(ParticipantConfig), *IGNORED_KEYS["participants"]},
     "participants.ID.mcp_server": McpServerConfig.__struct_fields__,
     "participants.ID.bridge_config": BridgeConfig.__struct_fields__,
-    "defaults": {"capabilities", "routing"},
-    "approvals": loader.APPROVAL_KEYS,
-    "gateway": loader._GATEWAY,
+    "defaults": {"capabilities", *IGNORED_KEYS["defaults"]},
+    "approvals": file_keys(ApprovalRule),
+    "gateway": {*loader.GATEWAY_KEYS, *loader.GATEWAY_KEYS_OF_SPACE, "limits"},
     "gateway.tls": TLS.__struct_fields__,
     "gateway.timeouts": Timeouts.__struct_fields__,
-    "gateway.limits": loader._LIMITS,
+    "gateway.limits": {*file_keys(Limits), *loader.GATEWAY_LIMITS},
     "gateway_logging": {"enabled", *LoggingConfig.__struct_fields__},
     "streams": StreamSettings.__struct_fields__,
     "journal": loader.JOURNAL_KEYS,
-    "journal.kafka": loader._KAFKA,
+    "journal.kafka": loader.KAFKA_KEYS,
     "pipeline": PipelineSettings.__struct_fields__,
 }
 """The keys that are read."""
 
 
 def test_every_key_that_is_read_stands_there_and_no_other() -> None:
-    assert {part.path.partition(".")[0] for part in configuration.PARTS} == loader._SECTIONS
+    assert {part.path.partition(".")[0] for part in configuration.PARTS} == loader.SECTIONS
     listed = {part.path: sorted(key.name for key in part.listed()) for part in configuration.PARTS}
     assert listed == {path: sorted(keys) for path, keys in KNOWN.items()}
 
@@ -138,7 +139,7 @@ def test_every_command_stands_there() -> None:
 
 @pytest.mark.parametrize(("words", "command"), list(command_line.commands()), ids=lambda each: str(each)[:30])
 def test_a_command_says_what_it_does_and_what_each_option_means(words: tuple[str, ...], command: Any) -> None:
-    said, _ = command_line.told(command)
+    said, _ = command_line.describe(command)
     assert said.strip()
     if command.default_command is not None:
         for argument in command.assemble_argument_collection(parse_docstring=True):

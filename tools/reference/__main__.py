@@ -1,4 +1,4 @@
-"""`python -m tools.reference`: write the reference pages; `--check` only says whether they are as they should be."""
+"""`python -m tools.reference`: writes the reference pages; with `--check` it only compares them."""
 
 import argparse
 import sys
@@ -19,7 +19,7 @@ FAILED: Final = 1
 
 
 def stale(folder: Path) -> list[str]:
-    """The pages that differ from what would be written, and files of no page."""
+    """Return the pages that are out of date, and files that are not pages."""
     names = {path.name for path in folder.iterdir()} if folder.is_dir() else set()
     wrong = [name for name, page in PAGES.items() if name not in names or page() != _text(folder / name)]
     return [*wrong, *sorted(names - PAGES.keys())]
@@ -30,19 +30,19 @@ def _text(path: Path) -> str:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Write, or check: 1 if a page is not what would be written."""
+    """Write the pages, or check them. Returns 1 if a checked page is out of date."""
     parser = argparse.ArgumentParser(prog="python -m tools.reference", description="Write the pages of docs/reference.")
     parser.add_argument("--check", action="store_true", help="write nothing, and fail if there is something to write")
     parser.add_argument("--folder", type=Path, default=FOLDER, help="where the pages are (docs/reference)")
-    given = parser.parse_args(arguments)
-    if given.check:
-        found = stale(given.folder)
-        for name in found:
-            print(f"reference: {given.folder / name} is not up to date: python -m tools.reference", file=sys.stderr)
-        return FAILED if found else 0
-    given.folder.mkdir(parents=True, exist_ok=True)
+    options = parser.parse_args(arguments)
+    if options.check:
+        names = stale(options.folder)
+        for name in names:
+            print(f"reference: {options.folder / name} is not up to date: python -m tools.reference", file=sys.stderr)
+        return FAILED if names else 0
+    options.folder.mkdir(parents=True, exist_ok=True)
     for name, page in PAGES.items():
-        (given.folder / name).write_text(page(), encoding="utf-8")
+        (options.folder / name).write_text(page(), encoding="utf-8")
     return 0
 
 

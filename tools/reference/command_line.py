@@ -1,6 +1,6 @@
-"""docs/reference/command-line.md: every command of `mew`, asked of the command itself.
+"""docs/reference/command-line.md: every command of `mew`, generated from the help texts of the commands.
 
-Must not say anything that `--help` does not: a text that reads badly here is changed in its source.
+It contains nothing that `--help` does not contain. Correct a text in the command, not here.
 """
 
 import inspect
@@ -29,10 +29,10 @@ from tools.reference.writing import MADE, code, indented, sentence, table
 INTRO: Final = """\
 # Command line
 
-Every command says with `--help` what stands here. [The guide](../command.md) tells how they go together.
+The same texts as with `--help`. [The guide](../command.md) explains how to use the commands.
 
 """
-ENDS: Final = "A command ends with one of these codes.\n\n"
+ENDS: Final = "A command ends with one of these exit codes.\n\n"
 CODES: Final = (
     (0, "Success."),
     (FAILED, inspect.getdoc(CommandFailed)),
@@ -42,14 +42,14 @@ CODES: Final = (
     (INTERRUPTED, "Interrupted."),
 )
 SHORT: Final = {("mew", "up"): ("mew", "space", "up"), ("mew", "down"): ("mew", "space", "down")}
-"""Commands that are there under two names, and told of once."""
+"""Commands with two names, which are described once."""
 _PARAMETERS: Final = re.compile(r"\n+Parameters\n-{3,}\n.*", re.DOTALL)
 _EXAMPLES: Final = re.compile(r"\n*Examples:\n\n((?: +.*\n?)+)")
 _WORDS: Final[dict[Any, str]] = {bool: "flag", int: "whole number", float: "number", str: "text", Path: "path"}
 
 
 def commands(below: App = app, words: tuple[str, ...] = ("mew",)) -> Iterator[tuple[tuple[str, ...], App]]:
-    """Every command with its words, groups before what is in them."""
+    """Yield every command with its words, a group before its commands."""
     yield words, below
     for name in below:
         if name not in (*below.help_flags, *below.version_flags):
@@ -57,20 +57,20 @@ def commands(below: App = app, words: tuple[str, ...] = ("mew",)) -> Iterator[tu
 
 
 def page() -> str:
-    """The page."""
+    """Return the page."""
     sections = "\n".join(_section(words, each) for words, each in commands())
     codes = table(("code", "meaning"), [(str(number), meaning or "") for number, meaning in CODES])
     return f"{MADE}{INTRO}{sections}\n## Exit codes\n\n{ENDS}{codes}"
 
 
 def _section(words: tuple[str, ...], command: App) -> str:
-    """A command: its name, how it is called, what it does, what it takes, examples."""
+    """Return the section of a command: name, usage, description, options and examples."""
     level = "##" if len(words) < 3 else "###"
     title = f"{level} {' '.join(words)}"
     if words in SHORT:
         long = " ".join(SHORT[words])
         return f"{title}\n\nThe same as [{long}](#{long.replace(' ', '-')}).\n"
-    said, examples = told(command)
+    said, examples = describe(command)
     parts = [title, said]
     if command.default_command is not None:
         arguments = [each for each in command.assemble_argument_collection(parse_docstring=True) if each.show]
@@ -82,8 +82,8 @@ def _section(words: tuple[str, ...], command: App) -> str:
     return "\n\n".join(parts) + "\n"
 
 
-def told(command: App) -> tuple[str, str]:
-    """What a command says of itself, and its examples."""
+def describe(command: App) -> tuple[str, str]:
+    """Return the description of a command, and its examples."""
     own = inspect.getdoc(command.default_command) if command.default_command is not None else None
     text = _PARAMETERS.sub("", own or command.help or "")
     examples = [inspect.cleandoc(found) for found in _EXAMPLES.findall(f"{text}\n{command.help_epilogue or ''}\n")]
@@ -91,12 +91,12 @@ def told(command: App) -> tuple[str, str]:
 
 
 def is_positional(argument: Argument) -> bool:
-    """Whether it is given by its place."""
+    """Return whether an argument is positional."""
     return argument.field_info.kind is not inspect.Parameter.KEYWORD_ONLY
 
 
 def usage(arguments: list[Argument]) -> Iterator[str]:
-    """What follows the words of a command: what must be given by name, then `[OPTIONS]`, then what has a place."""
+    """Yield what follows the words of a command: required options, then `[OPTIONS]`, then positional arguments."""
     for each in arguments:
         if each.required and not is_positional(each):
             yield f"{each.names[0]} {type_words(each.hint).upper()}"
@@ -108,7 +108,7 @@ def usage(arguments: list[Argument]) -> Iterator[str]:
 
 
 def placed(argument: Argument) -> str:
-    """What something that is given by its place is called; several may be given where it ends in dots."""
+    """Return the name of a positional argument; dots if it may be repeated."""
     several = argument.field_info.kind is inspect.Parameter.VAR_POSITIONAL
     return argument.names[0].lstrip("-").replace("-", "_").upper() + ("…" if several else "")
 
@@ -118,13 +118,13 @@ def _row(argument: Argument) -> tuple[str, str, str, str]:
     return (
         ", ".join(map(code, names)),
         type_words(argument.hint),
-        "needed" if argument.required else _default(argument),
+        "required" if argument.required else _default(argument),
         sentence(argument.parameter.help or ""),
     )
 
 
 def _names(argument: Argument) -> list[str]:
-    """Its names, short ones first; emptying a list is nothing that anybody does here."""
+    """Return its names, short ones first, without the option that empties a list."""
     names = [name for name in argument.names if not name.startswith("--empty-")]
     return sorted(names, key=lambda name: name.startswith("--"))
 
@@ -137,7 +137,7 @@ def _default(argument: Argument) -> str:
 
 
 def type_words(hint: Any) -> str:
-    """What is to be given, in plain words."""
+    """Return a type as text."""
     if hint in _WORDS:
         return _WORDS[hint]
     origin, of = get_origin(hint), get_args(hint)
@@ -147,4 +147,4 @@ def type_words(hint: Any) -> str:
         return type_words(next(each for each in of if each is not NoneType))
     if origin in (tuple, list):
         return type_words(of[0])
-    raise TypeError(f"an option of the type {hint} has no words yet")
+    raise TypeError(f"an option has the type {hint}, which has no text")

@@ -1,7 +1,7 @@
-"""docs/reference/configuration.md: every key of space.yaml, of the types that hold its values.
+"""docs/reference/configuration.md: every key of space.yaml, generated from the structs of its values.
 
-A key's type, default and meaning are those of a field and its docstring. This module has only what is written in a file
-differently from the value.
+The type, default and meaning of a key are those of a field and its docstring. This module contains only what differs
+between the file and the structs.
 """
 
 import ast
@@ -41,7 +41,7 @@ NONE: Final = ""
 
 @dataclass(frozen=True)
 class Key:
-    """One key of a section, as a reader of the file needs it."""
+    """One key of a section."""
 
     name: str
     type: str
@@ -51,20 +51,20 @@ class Key:
 
 @dataclass(frozen=True)
 class Part:
-    """One section of the file: the fields that it sets, and keys with a separate text."""
+    """One section of the file: the fields that it sets."""
 
     path: str
     intro: str
     fields: tuple[tuple[Struct, tuple[str, ...]], ...] = ()
     written: dict[str, tuple[str, str]] = field(default_factory=dict)
-    """Key to type and default, where the file has another form than the field."""
+    """Types and defaults of keys that have another form in the file than in the field."""
     renamed: dict[str, str] = field(default_factory=dict)
-    """Field to key, where they are called differently."""
+    """Keys of fields that have another name."""
     added: tuple[Key, ...] = ()
-    """Keys that no field holds."""
+    """Keys without a field."""
 
     def listed(self) -> Iterator[Key]:
-        """Its keys, in the order of the fields."""
+        """Yield its keys in the order of the fields."""
         for struct, names in self.fields:
             meanings = field_docs(struct)
             values = {each.name: each for each in msgspec.structs.fields(struct)}
@@ -86,63 +86,63 @@ def _all(struct: Struct) -> tuple[Struct, tuple[str, ...]]:
 PARTS: Final = (
     Part(
         "space",
-        "What the space is called. Only `id` is needed.",
+        "The id and the name of the space. Only `id` is required.",
         ((SpaceSettings, ("space_id",)), (SpaceConfig, ("name", "description", "default_participant"))),
         renamed={"space_id": "id"},
     ),
     Part(
         "participants.ID",
-        "Who has a place in the space, by id. `bob: {}` is enough: he has a token and the default capabilities.",
+        "The participants of the space, by id. `bob: {}` is sufficient: bob gets a token and the default capabilities.",
         (_all(ParticipantConfig),),
         written={"type": ("`local`, `mcp-bridge`", "`local`")},
     ),
     Part("participants.ID.mcp_server", "The server of an `mcp-bridge`.", (_all(McpServerConfig),)),
-    Part("participants.ID.bridge_config", "How the bridge treats its server.", (_all(BridgeConfig),)),
+    Part("participants.ID.bridge_config", "How the bridge starts and restarts its server.", (_all(BridgeConfig),)),
     Part(
         "defaults",
-        "What holds for participants of whom nothing else is said.",
+        "Defaults for participants.",
         ((SpaceSettings, ("defaults",)),),
         renamed={"defaults": "capabilities"},
         written={"capabilities": ("list of capabilities", "`[{kind: chat}]`")},
     ),
     Part(
         "approvals",
-        "A list of rules, none by default. Each binds every `mcp/request` that it matches, with a proposal or without; "
-        "[security.md](../security.md) shows one. A key that it does not know is refused.",
+        "A list of rules, empty by default. A rule applies to every `mcp/request` that it matches, with or without a "
+        "proposal; [security.md](../security.md) has an example. An unknown key is an error.",
         (_all(ApprovalRule),),
         written={"match": ("mapping of `payload` and `to`, as in a capability", NONE)},
     ),
     Part(
         "gateway",
-        "Where the gateway listens and what it allows. Where it serves several files, the first one says all of this "
-        "but `allow_anonymous`, `strict_from` and the `limits` that concern a space.",
+        "Where the gateway listens and what it allows. If the gateway serves several files, these settings come from "
+        "the first one, except `allow_anonymous`, `strict_from` and the `limits` of a space.",
         (
             (GatewayConfig, ("host", "port", "tls", "allowed_origins", "allowed_hosts", "trusted_proxies", "timeouts")),
             (SpaceSettings, ("allow_anonymous", "strict_from", "limits")),
         ),
     ),
-    Part("gateway.tls", "Paths from the space's directory.", (_all(TLS),)),
+    Part("gateway.tls", "Paths, relative to the directory of the space.", (_all(TLS),)),
     Part("gateway.timeouts", "How long the gateway waits for a peer, in seconds.", (_all(Timeouts),)),
     Part(
         "gateway.limits",
-        "Over a limit, only the sender gets an error, with its code.",
+        "A sender that exceeds a limit receives an error with its code. Other participants are not affected.",
         (_all(Limits), _all(Queues), _all(UnadmittedLimits)),
     ),
     Part(
         "gateway_logging",
-        "Which logs people can read are written. The environment (`GATEWAY_LOGGING`, `ENVELOPE_HISTORY`, "
+        "Which readable logs are written. The environment (`GATEWAY_LOGGING`, `ENVELOPE_HISTORY`, "
         "`CAPABILITY_DECISIONS`) overrides the file.",
         (_all(LoggingConfig),),
         written={
             "envelope_history": ("`{enabled: true}`, `{enabled: false}`", "`{enabled: true}`"),
             "capability_decisions": ("`{enabled: true}`, `{enabled: false}`", "`{enabled: true}`"),
         },
-        added=(Key("enabled", "true or false", "`true`", "Whether any of them is written."),),
+        added=(Key("enabled", "true or false", "`true`", "Whether any of the logs is written."),),
     ),
-    Part("streams", "What holds for streams that say nothing else.", (_all(StreamSettings),)),
+    Part("streams", "Defaults for streams.", (_all(StreamSettings),)),
     Part(
         "journal",
-        "How the record of the space is kept; [journal.md](../journal.md) tells what it is.",
+        "How the events of the space are recorded; [journal.md](../journal.md) describes the journal.",
         (
             (JournalSettings, ("enabled", "sync", "segment_bytes", "segment_seconds")),
             (JournalSettings, ("retention_seconds", "on_error", "kafka")),
@@ -156,15 +156,15 @@ PARTS: Final = (
     ),
     Part(
         "journal.kafka",
-        "[Shipping](../journal.md#shipping-to-kafka), by a process that the gateway starts, starts again and ends.",
+        "[Shipping](../journal.md#shipping-to-kafka) to Kafka, by a process that the gateway starts, restarts and stops.",
         added=(
-            Key("to", "text", NONE, f"The brokers and the topic: `{TOPIC_URL_FORM}`. Needed."),
-            Key("topic", "text", NONE, "The topic, where `to` names none."),
+            Key("to", "text", NONE, f"The brokers and the topic: `{FORM}`. Required."),
+            Key("topic", "text", NONE, "The topic, if `to` does not contain one."),
         ),
     ),
     Part(
         "pipeline",
-        "How `mew pipeline` runs Spark; a key that it does not know is refused.",
+        "How `mew pipeline` runs Spark. An unknown key is an error.",
         (_all(PipelineSettings),),
         written={
             "driver_memory": ("amount, as in `512m` or `4g`", "half of the machine's, 512m to 8192m"),
@@ -175,7 +175,7 @@ PARTS: Final = (
 
 
 def field_docs(struct: Struct) -> dict[str, str]:
-    """What the docstring below each field of a struct says."""
+    """Return the docstring below each field of a struct."""
     (made,) = ast.parse(textwrap.dedent(inspect.getsource(struct))).body
     assert isinstance(made, ast.ClassDef)
     found = {}
@@ -197,7 +197,7 @@ _WORDS: Final[dict[Any, str]] = {
 
 
 def type_words(kind: Any) -> str:
-    """A field's type, for authors of a file."""
+    """Return the type of a field as a reader of the file would call it."""
     if kind in _WORDS:
         return _WORDS[kind]
     origin, of = get_origin(kind), get_args(kind)
@@ -214,7 +214,7 @@ def type_words(kind: Any) -> str:
 
 
 def default_words(found: msgspec.structs.FieldInfo) -> str:
-    """A field's default as a file would have it; empty where there is none."""
+    """Return the default of a field as in a file; empty if it has none."""
     value = found.default
     if value is msgspec.NODEFAULT or value is None or isinstance(value, msgspec.Struct) or value in ((), "", {}):
         return NONE
@@ -224,15 +224,15 @@ def default_words(found: msgspec.structs.FieldInfo) -> str:
 INTRO: Final = """\
 # Configuration
 
-A space is a directory with a `space.yaml`, or a `.mew/space.yaml`. This page lists all of its keys. An unknown key
-causes a warning with its line. A wrong type is an error with the key and the expected type. Paths are relative to the
-space's directory. A key without a default is not set.
+A space is a directory with a `space.yaml`, or a `.mew/space.yaml`. This page lists every key of the file. An unknown
+key gives a warning with its line. A wrong type is an error with line, key and the expected type. Paths are relative to
+the directory of the space. A key without a default here is not set by default.
 
 """
 
 
 def page() -> str:
-    """The page."""
+    """Return the page."""
     parts = [f"## `{part.path}`\n\n{part.intro}\n\n{_keys(part)}" for part in PARTS]
     return MADE + INTRO + "\n".join(parts)
 

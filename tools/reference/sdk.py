@@ -1,6 +1,6 @@
-"""docs/reference/sdk.md: which names of the library are public, in an order to read; their docstrings tell the rest.
+"""docs/reference/sdk.md: the public names of the library, in reading order; mkdocs adds their docstrings.
 
-Must not leave out a public name, and must not have one twice.
+The page contains every public name once.
 """
 
 from collections.abc import Iterator
@@ -15,11 +15,11 @@ from tools.reference.writing import MADE
 INTRO: Final = """\
 # SDK
 
-Every public name of the library, as its docstring tells it. [The guide](../sdk.md) tells how they go together.
+Every public name of the library, with its docstring. [The guide](../sdk.md) explains how to use them.
 
 """
 MODULES: Final = ("mew.client", "mew.view", "mew.testing", "mew.pipeline", "mew.bridge", "mew.agents")
-"""Whose public names the page has, each of them once."""
+"""The modules whose public names the page contains."""
 
 
 def _names(module: str, text: str) -> list[str]:
@@ -28,11 +28,11 @@ def _names(module: str, text: str) -> list[str]:
 
 SECTIONS: Final = {
     "Connect": (
-        "`mew.connect` and `mew.Participant` are the same as here, and load the rest when they are first asked for.",
+        "`mew.connect` and `mew.Participant` are the same objects. They load `mew.client` on first use.",
         _names("mew.client", "connect ConnectContext ConnectOptions Connection"),
     ),
     "The space": (
-        "What you are in once you are connected.",
+        "The space that a connection joins.",
         _names("mew.client", "Space Subscription Gap SubscriptionOverflow"),
     ),
     "Streams": ("", _names("mew.client", "Stream Format Frame StreamGap")),
@@ -43,7 +43,7 @@ SECTIONS: Final = {
     "Offering tools": ("", _names("mew.client", "Participant McpHandler serve current_request notify")),
     "Control requests": ("", _names("mew.client", "ControlHandler ControlRequest Status")),
     "Events": (
-        "What `Space.events` gives.",
+        "The events of `Space.events`.",
         _names(
             "mew.client",
             "Event ParticipantJoined ParticipantLeft StreamDiscovered StreamStarted StreamEnded CapabilitiesChanged "
@@ -68,9 +68,9 @@ SECTIONS: Final = {
         _names("mew.bridge", "run_bridge Bridge BridgeSettings StdioServer HttpServer BridgeTimeouts")
         + _names("mew.bridge", "InvalidSettings ServerStartError ServerDisconnected TooManyRestarts"),
     ),
-    "Agents": ("", _names("mew.agents", "run load_agent Agent AgentSettings AGENTS BadAgent")),
+    "Agents": ("", _names("mew.agents", "run_agent load_agent Agent AgentSettings AGENTS BadAgent")),
 }
-"""Heading to a sentence, and the names below it."""
+"""Headings, each with a sentence and the names below it."""
 MADE_BY_USERS: Final = {
     "mew.client.Participant",
     "mew.client.ControlHandler",
@@ -78,16 +78,16 @@ MADE_BY_USERS: Final = {
     "mew.testing.MemoryTokens",
     "mew.bridge.Bridge",
 }
-"""Classes whose constructor is worth a look; values are made of their fields."""
+"""Classes whose constructor is shown; the constructor of a struct takes its fields."""
 HIDDEN: Final = {
     "mew.client.Connection": ".*",
     "mew.client.Space": "queue_limits|session|sequences|router|post|subscribe|watch_view|unwatch_view",
 }
-"""Members that only the other parts of the library use."""
+"""Members that only other parts of the library use."""
 
 
 def public_names() -> Iterator[str]:
-    """The names that the modules declare as public."""
+    """Yield the names that the modules declare as public."""
     for module in MODULES:
         loaded = import_module(module)
         declared = getattr(loaded, "__all__", None)
@@ -96,14 +96,14 @@ def public_names() -> Iterator[str]:
 
 
 def _defined(module: str) -> Iterator[str]:
-    """What a module without a list defines itself."""
+    """Yield the names that a module without `__all__` defines itself."""
     for name, value in vars(import_module(module)).items():
         if not name.startswith("_") and getattr(value, "__module__", None) == module:
             yield name
 
 
 def _directive(name: str) -> str:
-    """What makes mkdocstrings tell of a name: of a value all fields, of a class that users make how it is made."""
+    """Return the mkdocstrings directive of a name: with all fields of a struct, with the constructor of a class."""
     module, _, last = name.rpartition(".")
     value = getattr(import_module(module), last)
     hidden = f'"!^({HIDDEN[name]})$"' if name in HIDDEN else ""
@@ -116,12 +116,12 @@ def _directive(name: str) -> str:
         options += ["show_if_no_docstring: true"]
     if isinstance(value, ModuleType):
         options += [f"members: [{', '.join(value.__all__)}]"]
-    said = ["    options:", *(f"      {each}" for each in options)] if options else []
-    return "\n".join([f"::: {name}", *said])
+    lines = ["    options:", *(f"      {option}" for option in options)] if options else []
+    return "\n".join([f"::: {name}", *lines])
 
 
 def page() -> str:
-    """The page."""
+    """Return the page."""
     sections = []
     for title, (words, names) in SECTIONS.items():
         shown = "\n\n".join(map(_directive, names))

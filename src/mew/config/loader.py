@@ -32,14 +32,18 @@ from mew.protocol.errors import InvalidEnvelope
 from mew.protocol.ids import is_participant_id, is_reserved_id, is_space_id
 from mew.protocol.settings import ApprovalRule, Limits, SpaceSettings, StreamSettings
 
-_SECTIONS: Final = frozenset(
+SECTIONS: Final = frozenset(
     {"space", "participants", "defaults", "approvals", "gateway", "gateway_logging", "streams", "journal", "pipeline"}
 )
-_SPACE: Final = ("name", "description", "default_participant")
-_GATEWAY: Final = ("host", "port", "tls", "allowed_origins", "allowed_hosts", "trusted_proxies", "timeouts")
-_GATEWAY_OF_SPACE: Final = ("allow_anonymous", "strict_from")
-_GATEWAY_LIMITS: Final = file_keys(Queues) | file_keys(UnadmittedLimits)
+SPACE_KEYS: Final = ("name", "description", "default_participant")
+GATEWAY_KEYS: Final = ("host", "port", "tls", "allowed_origins", "allowed_hosts", "trusted_proxies", "timeouts")
+GATEWAY_KEYS_OF_SPACE: Final = ("allow_anonymous", "strict_from")
+GATEWAY_LIMITS: Final = file_keys(Queues) | file_keys(UnadmittedLimits)
 """Limits that apply to the whole gateway, not to one space."""
+JOURNAL_KEYS: Final = frozenset(
+    {"enabled", "sync", "segment_bytes", "segment_seconds", "retention", "on_error", "kafka"}
+)
+KAFKA_KEYS: Final = frozenset({"to", "topic"})
 _LOGS: Final = LoggingConfig.__struct_fields__
 IGNORED_KEYS: Final[Mapping[str, tuple[str, ...]]] = {
     "space": ("ui_theme",),
@@ -67,7 +71,7 @@ def load_config(files: Sequence[Path], *, environ: Mapping[str, str], directory:
         raise ConfigError("no configuration given: a gateway needs a space.yaml")
     tops = [read_yaml(file) for file in files]
     for top in tops:
-        top.warn_unknown(_SECTIONS)
+        top.warn_unknown(SECTIONS)
     spaces = tuple(_read_space(top, environ, directory) for top in tops)
     _refuse_shared(tops, spaces)
     _refuse_shared_tokens(tops)
@@ -81,7 +85,7 @@ def load_config(files: Sequence[Path], *, environ: Mapping[str, str], directory:
 def _read_gateway(top: ConfigValue, directory: Path) -> GatewayConfig:
     section = top.section("gateway")
     limits, proxies = section.section("limits"), section.get("trusted_proxies")
-    fields = decode_fields(section, GatewayConfig, set(_GATEWAY) - {"tls"})
+    fields = decode_fields(section, GatewayConfig, set(GATEWAY_KEYS) - {"tls"})
     for proxy in () if proxies is None else proxies.items():
         try:
             ip_network(str(proxy.node.value), strict=False)
@@ -110,7 +114,7 @@ def _warn_of_second_gateway(top: ConfigValue, first: Path) -> None:
     """Warn about host, port and similar keys in any file but the first: they have no effect."""
     section = top.section("gateway")
     for key, value in (*section.entries(), *section.section("limits").entries()):
-        if key in _GATEWAY or key in _GATEWAY_LIMITS:
+        if key in GATEWAY_KEYS or key in GATEWAY_LIMITS:
             value.warn(f"ignored: only the first configuration, {first}, sets the gateway")
 
 
@@ -118,12 +122,12 @@ def _read_space(top: ConfigValue, environ: Mapping[str, str], directory: Path | 
     file = top.file.absolute()
     directory = directory or (file.parent.parent if file.parent.name == ".mew" else file.parent)
     section, pipeline = top.section("space"), top.section("pipeline")
-    _warn_keys(section, "space", {"id", *_SPACE})
+    _warn_keys(section, "space", {"id", *SPACE_KEYS})
     space_id = _read_space_id(section)
     participants = {
         name: _read_participant(name, value, directory) for name, value in top.section("participants").entries()
     }
-    fields = {"name": space_id, **decode_fields(section, SpaceConfig, _SPACE)}
+    fields = {"name": space_id, **decode_fields(section, SpaceConfig, SPACE_KEYS)}
     default_participant = fields.get("default_participant")
     if default_participant is not None and default_participant not in participants:
         section.warn(f"default_participant {default_participant!r} is not among the participants")
@@ -149,9 +153,9 @@ def _read_space_id(section: ConfigValue) -> str:
 
 def _read_settings(top: ConfigValue, space_id: str, participants: Mapping[str, ParticipantConfig]) -> SpaceSettings:
     gateway, defaults = top.section("gateway"), top.section("defaults")
-    gateway.warn_unknown((*_GATEWAY, *_GATEWAY_OF_SPACE, "limits"))
+    gateway.warn_unknown((*GATEWAY_KEYS, *GATEWAY_KEYS_OF_SPACE, "limits"))
     limits = gateway.section("limits")
-    limits.warn_unknown(file_keys(Limits) | _GATEWAY_LIMITS)
+    limits.warn_unknown(file_keys(Limits) | GATEWAY_LIMITS)
     _warn_keys(defaults, "defaults", {"capabilities"})
     capabilities = defaults.get("capabilities")
     return SpaceSettings(
@@ -162,7 +166,7 @@ def _read_settings(top: ConfigValue, space_id: str, participants: Mapping[str, P
         streams=decode_value(top.section("streams"), StreamSettings),
         limits=Limits(**decode_fields(limits, Limits)),
         approvals=_read_approvals(top, participants),
-        **decode_fields(gateway, SpaceSettings, _GATEWAY_OF_SPACE),
+        **decode_fields(gateway, SpaceSettings, GATEWAY_KEYS_OF_SPACE),
     )
 
 
@@ -278,7 +282,7 @@ _READERS: Final = {Capability: _read_capability}
 def _read_journal(top: ConfigValue) -> JournalSettings:
     """Read the journal settings of the space."""
     section = top.section("journal")
-    section.warn_unknown({"enabled", "sync", "segment_bytes", "segment_seconds", "retention", "on_error", "kafka"})
+    section.warn_unknown(JOURNAL_KEYS)
     fields = decode_fields(section, JournalSettings, {"enabled", "segment_bytes", "segment_seconds", "on_error"})
     return JournalSettings(
         **fields,
@@ -314,7 +318,7 @@ def _read_kafka(section: ConfigValue, *, enabled: bool) -> TopicUrl | None:
     value = section.get("kafka")
     if value is None:
         return None
-    value.warn_unknown(("to", "topic"))
+    value.warn_unknown(KAFKA_KEYS)
     url, topic = value.required("to"), value.get("topic")
     if not enabled:
         raise url.error("a disabled journal cannot be shipped: remove `kafka`, or set journal.enabled to true")
