@@ -58,7 +58,7 @@ def commands(below: App = app, words: tuple[str, ...] = ("mew",)) -> Iterator[tu
 
 def page() -> str:
     """Return the page."""
-    sections = "\n".join(_section(words, each) for words, each in commands())
+    sections = "\n".join(_section(words, command) for words, command in commands())
     codes = table(("code", "meaning"), [(str(number), meaning or "") for number, meaning in CODES])
     return f"{MADE}{INTRO}{sections}\n## Exit codes\n\n{ENDS}{codes}"
 
@@ -70,10 +70,12 @@ def _section(words: tuple[str, ...], command: App) -> str:
     if words in SHORT:
         long = " ".join(SHORT[words])
         return f"{title}\n\nThe same as [{long}](#{long.replace(' ', '-')}).\n"
-    said, examples = describe(command)
-    parts = [title, said]
+    description, examples = describe(command)
+    parts = [title, description]
     if command.default_command is not None:
-        arguments = [each for each in command.assemble_argument_collection(parse_docstring=True) if each.show]
+        arguments = [
+            argument for argument in command.assemble_argument_collection(parse_docstring=True) if argument.show
+        ]
         parts.insert(1, indented(" ".join([*words, *usage(arguments)])))
         if arguments:
             parts.append(table(("option", "type", "default", "meaning"), map(_row, arguments)).rstrip())
@@ -86,7 +88,7 @@ def describe(command: App) -> tuple[str, str]:
     """Return the description of a command, and its examples."""
     own = inspect.getdoc(command.default_command) if command.default_command is not None else None
     text = _PARAMETERS.sub("", own or command.help or "")
-    examples = [inspect.cleandoc(found) for found in _EXAMPLES.findall(f"{text}\n{command.help_epilogue or ''}\n")]
+    examples = [inspect.cleandoc(example) for example in _EXAMPLES.findall(f"{text}\n{command.help_epilogue or ''}\n")]
     return _EXAMPLES.sub("", text).strip(), "\n".join(examples)
 
 
@@ -97,14 +99,14 @@ def is_positional(argument: Argument) -> bool:
 
 def usage(arguments: list[Argument]) -> Iterator[str]:
     """Yield what follows the words of a command: required options, then `[OPTIONS]`, then positional arguments."""
-    for each in arguments:
-        if each.required and not is_positional(each):
-            yield f"{each.names[0]} {type_words(each.hint).upper()}"
-    if any(not each.required and not is_positional(each) for each in arguments):
+    for argument in arguments:
+        if argument.required and not is_positional(argument):
+            yield f"{argument.names[0]} {type_words(argument.hint).upper()}"
+    if any(not argument.required and not is_positional(argument) for argument in arguments):
         yield "[OPTIONS]"
-    for each in filter(is_positional, arguments):
-        name = placed(each)
-        yield name if each.required else f"[{name}]"
+    for argument in filter(is_positional, arguments):
+        name = placed(argument)
+        yield name if argument.required else f"[{name}]"
 
 
 def placed(argument: Argument) -> str:
@@ -144,7 +146,7 @@ def type_words(hint: Any) -> str:
     if origin is Literal:
         return ", ".join(map(code, of))
     if origin in (Union, UnionType):
-        return type_words(next(each for each in of if each is not NoneType))
+        return type_words(next(kind for kind in of if kind is not NoneType))
     if origin in (tuple, list):
         return type_words(of[0])
     raise TypeError(f"an option has the type {hint}, which has no text")

@@ -67,7 +67,7 @@ class Part:
         """Yield its keys in the order of the fields."""
         for struct, names in self.fields:
             meanings = field_docs(struct)
-            values = {each.name: each for each in msgspec.structs.fields(struct)}
+            values = {value.name: value for value in msgspec.structs.fields(struct)}
             for name in names:
                 key = self.renamed.get(name, values[name].encode_name)
                 kind, default = self.written.get(key) or (type_words(values[name].type), default_words(values[name]))
@@ -156,7 +156,7 @@ PARTS: Final = (
     ),
     Part(
         "journal.kafka",
-        "[Shipping](../journal.md#shipping-to-kafka) to Kafka, by a process that the gateway starts, restarts and stops.",
+        "[Shipping](../journal.md#shipping-to-kafka), by a process that the gateway starts, restarts and stops.",
         added=(
             Key("to", "text", NONE, f"The brokers and the topic: `{FORM}`. Required."),
             Key("topic", "text", NONE, "The topic, if `to` does not contain one."),
@@ -176,14 +176,14 @@ PARTS: Final = (
 
 def field_docs(struct: Struct) -> dict[str, str]:
     """Return the docstring below each field of a struct."""
-    (made,) = ast.parse(textwrap.dedent(inspect.getsource(struct))).body
-    assert isinstance(made, ast.ClassDef)
-    found = {}
-    for node, below in zip(made.body, [*made.body[1:], None], strict=True):
-        named = isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name)
-        if named and isinstance(below, ast.Expr) and isinstance(below.value, ast.Constant):
-            found[node.target.id] = str(below.value.value)  # type: ignore[attr-defined]
-    return found
+    (definition,) = ast.parse(textwrap.dedent(inspect.getsource(struct))).body
+    assert isinstance(definition, ast.ClassDef)
+    docs = {}
+    for node, below in zip(definition.body, [*definition.body[1:], None], strict=True):
+        is_field = isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name)
+        if is_field and isinstance(below, ast.Expr) and isinstance(below.value, ast.Constant):
+            docs[node.target.id] = str(below.value.value)  # type: ignore[attr-defined]
+    return docs
 
 
 _WORDS: Final[dict[Any, str]] = {
@@ -206,16 +206,16 @@ def type_words(kind: Any) -> str:
     if origin is Literal:
         return ", ".join(map(code, of))
     if origin in (Union, types.UnionType):
-        return type_words(next(each for each in of if each is not types.NoneType))
+        return type_words(next(member for member in of if member is not types.NoneType))
     if origin is tuple:
         inner = type_words(of[0])
         return f"list of {inner.removesuffix('y')}ies" if inner.endswith("y") else f"list of {inner}s"
     return "texts by name" if origin is dict and type_words(of[1]) == "text" else "section"
 
 
-def default_words(found: msgspec.structs.FieldInfo) -> str:
+def default_words(info: msgspec.structs.FieldInfo) -> str:
     """Return the default of a field as in a file; empty if it has none."""
-    value = found.default
+    value = info.default
     if value is msgspec.NODEFAULT or value is None or isinstance(value, msgspec.Struct) or value in ((), "", {}):
         return NONE
     return code(str(value).lower() if isinstance(value, bool) else str(value))
@@ -238,7 +238,7 @@ def page() -> str:
 
 
 def _keys(part: Part) -> str:
-    paths = {each.path for each in PARTS}
+    paths = {part.path for part in PARTS}
     rows = []
     for key in part.listed():
         below = f"{part.path}.{key.name}"

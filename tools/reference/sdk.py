@@ -124,6 +124,6 @@ def page() -> str:
     """Return the page."""
     sections = []
     for title, (words, names) in SECTIONS.items():
-        shown = "\n\n".join(map(_directive, names))
-        sections.append(f"## {title}\n\n{words}\n\n{shown}\n" if words else f"## {title}\n\n{shown}\n")
+        directives = "\n\n".join(map(_directive, names))
+        sections.append(f"## {title}\n\n{words}\n\n{directives}\n" if words else f"## {title}\n\n{directives}\n")
     return MADE + INTRO + "\n".join(sections)
