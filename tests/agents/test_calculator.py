@@ -13,7 +13,7 @@ from tests.gateway.raw import Running
 @played
 async def test_it_offers_add_multiply_and_evaluate(gateway: Running) -> None:
     async with working(gateway, "calculator"), joining(gateway, "alice") as alice:
-        tools = {each.name: each.input_schema["required"] for each in await alice.list_tools("calculator")}
+        tools = {item.name: item.input_schema["required"] for item in await alice.list_tools("calculator")}
         assert tools == {"add": ["a", "b"], "multiply": ["a", "b"], "evaluate": ["expression"]}
 
 

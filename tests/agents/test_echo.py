@@ -15,11 +15,11 @@ async def test_each_chat_of_another_is_echoed_and_correlated(gateway: Running) -
     async with working(gateway, "echo"), joining(gateway, "alice") as alice:
         answers = alice.envelopes("chat", sender="echo")
         for text in ("hello", "Echo: hello", "to somebody else"):
-            said = await alice.chat(text, to="planner")
+            output = await alice.chat(text, to="planner")
             answer = await anext(answers)
             assert (answer.payload["text"], answer.correlation_id, answer.to) == (
                 f"Echo: {text}",
-                (said.id,),
+                (output.id,),
                 ("alice",),
             )
 
@@ -45,16 +45,16 @@ async def test_two_echoes_come_to_an_end(gateway: Running) -> None:
         joining(gateway, "alice") as alice,
     ):
         answers = alice.envelopes("chat")
-        heard: set[tuple[str, str]] = set()
+        messages: set[tuple[str, str]] = set()
         echoes = ("echo", "second-echo")
         for text in ("hello", "fence"):
             # What an echo had answered to an echo would stand between, and come before its answer to the fence.
             await alice.chat(text)
-            while not heard >= {(name, f"Echo: {text}") for name in echoes}:
+            while not messages >= {(name, f"Echo: {text}") for name in echoes}:
                 chat = await anext(answers)
-                heard.add((chat.sender, chat.payload["text"]))
-        said = {("alice", "hello"), ("alice", "fence")}
-        assert heard == said | {(name, f"Echo: {text}") for name in echoes for text in ("hello", "fence")}
+                messages.add((chat.sender, chat.payload["text"]))
+        output = {("alice", "hello"), ("alice", "fence")}
+        assert messages == output | {(name, f"Echo: {text}") for name in echoes for text in ("hello", "fence")}
 
 
 @played
@@ -79,9 +79,9 @@ def post(gateway: Running, name: str, envelope: dict[str, Any]) -> None:
 @played
 async def test_it_comes_back_after_the_connection_broke(gateway: Running) -> None:
     async with working(gateway, "echo"), joining(gateway, "alice") as alice:
-        answers, seen = alice.envelopes("chat", sender="echo"), alice.envelopes("system/presence")
+        answers, received = alice.envelopes("chat", sender="echo"), alice.envelopes("system/presence")
         close_all(gateway, 1011, "something broke", "echo")
-        while (await anext(seen)).payload["event"] != "join":
+        while (await anext(received)).payload["event"] != "join":
             pass
         await alice.chat("again")
         assert (await anext(answers)).payload["text"] == "Echo: again"

@@ -151,7 +151,7 @@ LARGE = {
 
 
 @pytest.mark.usefixtures("uncollected")
-@pytest.mark.parametrize(("expression", "words"), LARGE.items(), ids=[each[:20] for each in LARGE])
+@pytest.mark.parametrize(("expression", "words"), LARGE.items(), ids=[item[:20] for item in LARGE])
 def test_what_would_take_long_is_refused_in_words_within_100_ms(expression: str, words: str | None) -> None:
     began = time.process_time()
     with pytest.raises(ExpressionError) as refused:

@@ -81,9 +81,9 @@ async def test_without_the_right_to_ask_it_says_so(gateway: Running) -> None:
     ):
         chats = planner.envelopes("chat", sender="powerless")
         await propose(planner, "add", "calculator", a=1, b=1)
-        told = (await anext(chats)).payload["text"]
-        assert told.startswith("Error fulfilling proposal: ")
-        assert "mcp/request" in told
+        result = (await anext(chats)).payload["text"]
+        assert result.startswith("Error fulfilling proposal: ")
+        assert "mcp/request" in result
 
 
 @played
@@ -94,11 +94,11 @@ async def test_a_proposal_that_somebody_else_has_fulfilled_meanwhile_is_left_alo
         joining(gateway, "planner") as planner,
         working(gateway, "fulfiller"),
     ):
-        asked = alice.envelopes("mcp/request", sender="fulfiller", to="alice")
+        command = alice.envelopes("mcp/request", sender="fulfiller", to="alice")
         requests = planner.envelopes("mcp/request", sender="fulfiller")
         chats = planner.envelopes("chat", sender="fulfiller")
         proposal = await propose(planner, "slow", n=1)
-        question = await anext(asked)
+        question = await anext(command)
         await alice.send("mcp/reject", {"reason": "mine"}, to="planner", correlation_id=proposal.id)
         tools = {"tools": [{"name": "slow", "inputSchema": {"type": "object"}}]}
         await alice.send("mcp/response", {"result": tools}, to="fulfiller", correlation_id=question.id)

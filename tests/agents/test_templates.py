@@ -16,8 +16,8 @@ TEMPLATES = Path(mew.__file__).parent / "templates"
 
 
 def source(name: str) -> str:
-    (found,) = TEMPLATES.rglob(f"{name}.py")
-    return str(found)
+    (matches,) = TEMPLATES.rglob(f"{name}.py")
+    return str(matches)
 
 
 @pytest.mark.parametrize(
@@ -66,12 +66,12 @@ async def test_a_sender_whose_stream_was_ended_opens_another(gateway: Running) -
 @played
 async def test_the_watcher_says_what_it_sees_and_passes_over_what_does_not_fit(gateway: Running) -> None:
     async with joining(gateway, "alice") as alice, working(gateway, source("watcher"), "echo"):
-        heard = alice.envelopes("chat", sender="echo")
+        messages = alice.envelopes("chat", sender="echo")
         stream = await alice.announce_stream([{"id": "Position", "mime_type": "application/json"}], desired_id="cat")
         await stream.start()
         await stream.send("nonsense")
         await stream.send('{"x":1.0,"y":2.0}')
-        assert (await anext(heard)).payload["text"] == "cat: 1 seen, 0 missed, now at (1.0, 2.0)"
+        assert (await anext(messages)).payload["text"] == "cat: 1 seen, 0 missed, now at (1.0, 2.0)"
 
 
 # What a template allows

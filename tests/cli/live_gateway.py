@@ -52,7 +52,7 @@ def environment(**more: str) -> dict[str, str]:
 def alone(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """This process in a folder, with nothing in its environment that speaks of spaces."""
     monkeypatch.chdir(folder)
-    for name in [each for each in os.environ if each.startswith("MEW_")]:
+    for name in [item for item in os.environ if item.startswith("MEW_")]:
         monkeypatch.delenv(name)
 
 

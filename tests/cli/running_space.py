@@ -79,7 +79,7 @@ def run(directory: Path, *arguments: str, given: bytes = b"", **environ: str) ->
             code = main(arguments)
     finally:
         os.chdir(before)
-    return Ran(code, *(each.buffer.getvalue().decode() for each in (out, err)))
+    return Ran(code, *(item.buffer.getvalue().decode() for item in (out, err)))
 
 
 def piped(directory: Path, *arguments: str, given: bytes = b"", **environ: str) -> "subprocess.CompletedProcess[bytes]":
@@ -117,9 +117,9 @@ class Lab:
             text=True,
         )
         assert self._process.stdout is not None
-        said = self._process.stdout.readline()
-        assert said.startswith("listening on ws://localhost:"), said
-        assert said.split(":")[2].split()[0] == str(self.port), said
+        output = self._process.stdout.readline()
+        assert output.startswith("listening on ws://localhost:"), output
+        assert output.split(":")[2].split()[0] == str(self.port), output
 
     def stop(self) -> None:
         assert self._process is not None
@@ -149,7 +149,7 @@ class Lab:
 
     def said(self) -> list[dict[str, Any]]:
         """Of that, what participants have sent: on a slow machine somebody leaves at any time."""
-        return [each for each in self.heard() if each.get("from") != "system:gateway"]
+        return [item for item in self.heard() if item.get("from") != "system:gateway"]
 
     def following(self, *arguments: str) -> "subprocess.Popen[str]":
         """A command that goes on."""

@@ -46,8 +46,8 @@ class Home:
 
     @property
     def environ(self) -> dict[str, str]:
-        kept = {name: value for name, value in os.environ.items() if not name.startswith("MEW_")}
-        return {**kept, "HOME": str(self.folder)}
+        stored = {name: value for name, value in os.environ.items() if not name.startswith("MEW_")}
+        return {**stored, "HOME": str(self.folder)}
 
     def command(self, *arguments: str) -> list[str]:
         return [sys.executable, "-m", "mew", *arguments]

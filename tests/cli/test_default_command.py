@@ -39,14 +39,14 @@ def script(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_bash_offers_what_there_is(script: Path, words: tuple[str, ...], offered: set[str]) -> None:
     bash = shutil.which("bash")
     requires(bash, "bash is not installed")
-    asked = [str(bash), "-c", ASK, "bash", str(script), "mew", *words]
-    ran = subprocess.run(asked, capture_output=True, text=True, timeout=20, check=True)
+    command = [str(bash), "-c", ASK, "bash", str(script), "mew", *words]
+    ran = subprocess.run(command, capture_output=True, text=True, timeout=20, check=True)
     assert set(ran.stdout.split()) == offered
 
 
 def test_the_script_can_be_shown_and_no_file_is_touched(tmp_path: Path, script: Path) -> None:
-    shown = run(tmp_path, "--install-completion", "--shell", "bash", "--show", HOME=str(tmp_path))
-    assert shown.out.rstrip("\n") == script.read_text(encoding="utf-8").rstrip("\n")
+    screen = run(tmp_path, "--install-completion", "--shell", "bash", "--show", HOME=str(tmp_path))
+    assert screen.out.rstrip("\n") == script.read_text(encoding="utf-8").rstrip("\n")
     assert list(tmp_path.iterdir()) == []
 
 

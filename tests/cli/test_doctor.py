@@ -27,7 +27,7 @@ def lone(monkeypatch: pytest.MonkeyPatch) -> None:
 def found(directory: Path) -> dict[str, DoctorCheck]:
     """By name; of several of one name, the worst."""
     checks = look(directory)
-    return {each.name: each for state in ("ok", "note", "wrong") for each in checks if each.state == state}
+    return {item.name: item for state in ("ok", "note", "wrong") for item in checks if item.state == state}
 
 
 def test_it_looks_at_everything_and_is_fast(shared_lab: Lab) -> None:
@@ -43,10 +43,10 @@ def test_it_looks_at_everything_and_is_fast(shared_lab: Lab) -> None:
 
 @pytest.mark.usefixtures("lone")
 def test_it_can_be_had_as_json(shared_lab: Lab) -> None:
-    told = shared_lab.mew("doctor", "--json").json
-    assert told["ok"] is True
-    assert {"name": "node", "state": "ok", "line": "v20"} in told["checks"]
-    assert f"ok at http://localhost:{shared_lab.port}" in json.dumps(told)
+    result = shared_lab.mew("doctor", "--json").json
+    assert result["ok"] is True
+    assert {"name": "node", "state": "ok", "line": "v20"} in result["checks"]
+    assert f"ok at http://localhost:{shared_lab.port}" in json.dumps(result)
 
 
 @pytest.mark.usefixtures("lone")
@@ -86,8 +86,8 @@ def test_tokens_that_others_can_read_are_noted_without_their_text(tmp_path: Path
 
 @pytest.mark.usefixtures("lone")
 def test_a_port_that_is_taken_is_noted(tmp_path: Path) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = taken.getsockname()[1]
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
         configure(tmp_path, gateway={"port": port, "host": "127.0.0.1"})
         assert found(tmp_path)["port"].state == "note"
     assert found(tmp_path)["port"] == DoctorCheck("port", "ok", f"{port} is free")
@@ -104,7 +104,7 @@ def test_a_machine_that_is_not_fit_is_told(tmp_path: Path, monkeypatch: pytest.M
     monkeypatch.setitem(doctor.EXTRAS, "server", ("no_such_module",))
     monkeypatch.setitem(doctor.EXTRAS, "kafka", ("no_such_module.below",))
     checks = found(tmp_path)
-    wrong = {name for name, each in checks.items() if each.state == "wrong"}
+    wrong = {name for name, item in checks.items() if item.state == "wrong"}
     assert wrong == {"python", "server", "clock", "disk"}
     assert "install mew-protocol[server]" in checks["server"].line
     assert (checks["extras"].state, "mew-protocol[kafka]" in checks["extras"].line) == ("note", True)

@@ -142,10 +142,10 @@ def test_the_space_is_told_what_it_depends_on(tmp_path: Path) -> None:
     settings = configured(tmp_path, FULL).spaces[0].settings
     assert settings.space_id == "lab"
     assert list(settings.participants) == ["alice", "bob", "carol"]
-    (held,) = settings.participants["alice"] or ()
-    assert held.pattern == {"kind": "mcp/*", "payload": {"method": "tools/call"}, "to": "bob"}
+    (capability,) = settings.participants["alice"] or ()
+    assert capability.pattern == {"kind": "mcp/*", "payload": {"method": "tools/call"}, "to": "bob"}
     assert settings.participants["carol"] is None
-    assert [each.pattern for each in settings.defaults] == [{"kind": "x/*"}]
+    assert [item.pattern for item in settings.defaults] == [{"kind": "x/*"}]
     assert settings.output_logs == {"alice"}
     assert (settings.allow_anonymous, settings.strict_from) == (True, True)
     assert settings.connection_url == "ws://127.0.0.1:9000"

@@ -55,11 +55,11 @@ def mode(path: Path) -> int:
 
 def test_a_participant_without_a_token_is_given_one_in_its_file(tmp_path: Path) -> None:
     tokens = store(tmp_path)
-    kept = (tokens_of(tmp_path) / "alice.token").read_text(encoding="utf-8")
-    assert len(kept) >= 43
-    assert kept == kept.strip()
-    assert tokens.token_for("lab", "alice") == kept
-    assert tokens.identify(kept) == ALICE
+    stored = (tokens_of(tmp_path) / "alice.token").read_text(encoding="utf-8")
+    assert len(stored) >= 43
+    assert stored == stored.strip()
+    assert tokens.token_for("lab", "alice") == stored
+    assert tokens.identify(stored) == ALICE
     assert tokens.warnings == ()
 
 
@@ -76,8 +76,8 @@ def test_the_folder_and_its_files_are_the_owners_alone_and_out_of_git(tmp_path: 
 
 
 def test_a_generated_token_can_be_given_on_a_command_line(monkeypatch: pytest.MonkeyPatch) -> None:
-    given = iter(["-looks-like-an-option", "--so-does-this", "good-one"])
-    monkeypatch.setattr("mew.config.tokens.secrets.token_urlsafe", lambda _: next(given))
+    values = iter(["-looks-like-an-option", "--so-does-this", "good-one"])
+    monkeypatch.setattr("mew.config.tokens.secrets.token_urlsafe", lambda _: next(values))
     assert auth.new_token() == "good-one"
 
 
@@ -94,7 +94,7 @@ def test_two_participants_are_given_two_tokens(tmp_path: Path) -> None:
 def test_the_tokens_of_every_source_are_valid_together_and_a_child_is_given_the_first(tmp_path: Path) -> None:
     keep(tmp_path, "alice.token", "kept\n")
     tokens = store(tmp_path, "{alice: {tokens: [written, also]}}", MEW_TOKEN_ALICE="exported")
-    assert [tokens.identify(each) for each in ("exported", "written", "also", "kept")] == [ALICE] * 4
+    assert [tokens.identify(item) for item in ("exported", "written", "also", "kept")] == [ALICE] * 4
     assert tokens.token_for("lab", "alice") == "exported"
     assert store(tmp_path, "{alice: {tokens: [written, also]}}").token_for("lab", "alice") == "written"
     assert store(tmp_path).token_for("lab", "alice") == "kept"
@@ -269,8 +269,8 @@ def test_of_many_that_make_a_token_at_once_one_does_and_all_have_it(tmp_path: Pa
         return TokenFolder(tmp_path).obtain("alice")
 
     with ThreadPoolExecutor(count) as pool:
-        made = list(pool.map(obtain, range(count)))
-    assert set(made) == {(tokens_of(tmp_path) / "alice.token").read_text(encoding="utf-8")}
+        created = list(pool.map(obtain, range(count)))
+    assert set(created) == {(tokens_of(tmp_path) / "alice.token").read_text(encoding="utf-8")}
     assert sorted(path.name for path in tokens_of(tmp_path).iterdir()) == [".gitignore", "alice.token"]
 
 

@@ -147,11 +147,11 @@ def test_at_a_terminal_one_is_asked_until_the_answer_is_somebody(tmp_path: Path)
     try:
         os.write(ours, b"eve\nbob\n")
         assert process.communicate(timeout=30)[0] == b"bob\n"
-        said = b""
+        output = b""
         with suppress(OSError):  # the end of what a terminal has
             while more := os.read(ours, 4096):
-                said += more
-        assert said.count(b"Which participant? (alice, bob)") == 2
+                output += more
+        assert output.count(b"Which participant? (alice, bob)") == 2
     finally:
         process.kill()
         process.communicate()

@@ -23,8 +23,8 @@ def told(directory: Path, *arguments: str) -> list[str]:
 
 def test_what_is_allowed_is_told_with_its_capability(asked: Path) -> None:
     assert told(asked, "bob", "chat") == ["bob may send chat", '  allowed by {"kind":"chat"} [configured]']
-    whole = json.dumps({"kind": "mcp/request", "payload": {"method": "tools/list"}})
-    assert told(asked, "bob", whole)[0] == "bob may send mcp/request"
+    complete = json.dumps({"kind": "mcp/request", "payload": {"method": "tools/list"}})
+    assert told(asked, "bob", complete)[0] == "bob may send mcp/request"
 
 
 def test_what_depends_on_the_envelope_is_told_with_what_it_must_fit(asked: Path) -> None:
@@ -38,8 +38,8 @@ def test_what_depends_on_the_envelope_is_told_with_what_it_must_fit(asked: Path)
 def test_what_is_not_allowed_is_told_with_the_nearest_and_what_differs(asked: Path, tmp_path: Path) -> None:
     envelope = tmp_path / "envelope.json"
     envelope.write_text('{"kind":"mcp/request","payload":{"method":"tools/call"}}', encoding="utf-8")
-    for given in (f"@{envelope}", envelope.read_text(encoding="utf-8")):
-        assert told(asked, "bob", given) == [
+    for values in (f"@{envelope}", envelope.read_text(encoding="utf-8")):
+        assert told(asked, "bob", values) == [
             "bob may not send mcp/request",
             '  the nearest capability is {"kind":"mcp/*","payload":{"method":"tools/list"}} [configured]',
             "  but payload.method: 'tools/call' is not 'tools/list'",
@@ -66,7 +66,7 @@ def test_everything_that_may_be_sent_is_listed(asked: Path) -> None:
         'chat          by {"kind":"chat"} [default]',
         'mcp/response  by {"kind":"mcp/response"} [baseline]',
     ]
-    kinds = [each["kind"] for each in run(asked, "explain", "bob", "--json").json["kinds"]]
+    kinds = [item["kind"] for item in run(asked, "explain", "bob", "--json").json["kinds"]]
     assert kinds == ["chat", "mcp/proposal", "mcp/reject", "mcp/request", "mcp/response", "mcp/withdraw"]
 
 

@@ -60,11 +60,11 @@ async def test_the_tools_of_everybody_are_listed_and_nobody_is_sent_away(
         assert rows[4:] == [["tools", name, f"To {name}."] for name in ("buy", "sell", "steal")]
         assert errors == ""
         assert await listing(gateway, "tools", "--json", seconds=10) == 0
-        told = json.loads(capsys.readouterr().out)
-        assert [(each["participant"], each["name"]) for each in told] == [
+        result = json.loads(capsys.readouterr().out)
+        assert [(item["participant"], item["name"]) for item in result] == [
             ("tools", name) for name in ("buy", "sell", "steal")
         ]
-        assert told[0]["input_schema"]["type"] == "object"
+        assert result[0]["input_schema"]["type"] == "object"
         assert alice.connection is connection
         for task in tasks:
             await ended(task)

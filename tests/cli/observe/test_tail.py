@@ -40,7 +40,7 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
 
 def shown(lab: Lab, *arguments: str) -> list[str]:
     """What is said of what has happened, without the times."""
-    return [each[13:] for each in lab.says("tail", "--no-follow", *arguments).splitlines()]
+    return [item[13:] for item in lab.says("tail", "--no-follow", *arguments).splitlines()]
 
 
 def test_the_last_lines_are_shown_with_who_said_what(lab: Lab) -> None:
@@ -60,27 +60,27 @@ def test_data_of_streams_are_counted_unless_each_is_wanted(lab: Lab) -> None:
     assert lines[begin + 1].strip().startswith("stream-1: 3 frames, ")
     assert lines[begin + 2] == "alice        chat three"
     assert shown(lab, "--stream", "stream-1", "-n", "1") == ["gateway      stream/open stream-1 of alice: numbers"]
-    each = shown(lab, "--stream", "stream-1", "--frames", "-n", "2")
-    assert each == [f'alice        stream/data stream-1 {{"sequence":{n},"content":"piece {n}"}}' for n in (1, 2)]
+    item = shown(lab, "--stream", "stream-1", "--frames", "-n", "2")
+    assert item == [f'alice        stream/data stream-1 {{"sequence":{n},"content":"piece {n}"}}' for n in (1, 2)]
 
 
 def test_json_is_each_envelope_as_it_was_sent(lab: Lab) -> None:
-    lines = [json.loads(each) for each in lab.says("tail", "--no-follow", "--json", "-n", "100").splitlines()]
-    chats = [each for each in lines if each.get("kind") == "chat"]
-    assert [each["payload"]["text"] for each in chats] == ["one", "two", "three"]
+    lines = [json.loads(item) for item in lab.says("tail", "--no-follow", "--json", "-n", "100").splitlines()]
+    chats = [item for item in lines if item.get("kind") == "chat"]
+    assert [item["payload"]["text"] for item in chats] == ["one", "two", "three"]
     assert set(chats[0]) == {"protocol", "id", "ts", "from", "kind", "payload"}
-    (refused,) = [each["refused"] for each in lines if "refused" in each]
+    (refused,) = [item["refused"] for item in lines if "refused" in item]
     assert (refused["error"], refused["participant"], refused["kind"]) == ("capability_violation", "bob", "mcp/request")
-    assert [each["payload"]["sequence"] for each in lines if each.get("kind") == "stream/data"] == [0, 1, 2]
+    assert [item["payload"]["sequence"] for item in lines if item.get("kind") == "stream/data"] == [0, 1, 2]
 
 
 def test_it_can_begin_at_a_time(lab: Lab) -> None:
-    lines = [json.loads(each) for each in lab.says("tail", "--no-follow", "--json", "-n", "100").splitlines()]
-    (second,) = [each for each in lines if each.get("payload", {}).get("text") == "two"]
+    lines = [json.loads(item) for item in lab.says("tail", "--no-follow", "--json", "-n", "100").splitlines()]
+    (second,) = [item for item in lines if item.get("payload", {}).get("text") == "two"]
     since = lab.says("tail", "--no-follow", "--json", "--since", second["ts"]).splitlines()
     assert json.loads(since[0])["payload"].get("event") == "join" or json.loads(since[0]) == second
     assert json.loads(since[-1])["payload"] == {"text": "three"}
-    assert "one" not in [json.loads(each).get("payload", {}).get("text") for each in since]
+    assert "one" not in [json.loads(item).get("payload", {}).get("text") for item in since]
     assert len(lab.says("tail", "--no-follow", "--json", "--since", "1d").splitlines()) == len(lines)
     assert lab.says("tail", "--no-follow", "--since", "2099-01-01") == ""
 
@@ -89,7 +89,7 @@ def test_it_can_begin_at_a_time(lab: Lab) -> None:
 def test_few_lines_are_found_however_far_back_they_are(lab: Lab, window: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(feed, "WINDOW", window)
     monkeypatch.setattr(feed, "PAGE", 2)
-    assert [each[18:] for each in shown(lab, "-n", "2", "--kind", "chat", "--from", "alice")] == ["one", "three"]
+    assert [item[18:] for item in shown(lab, "-n", "2", "--kind", "chat", "--from", "alice")] == ["one", "three"]
     assert shown(lab, "-n", "0") == []
 
 
@@ -172,15 +172,15 @@ def read_until(lab: Lab, process: "subprocess.Popen[str]") -> str:
     """Speak until it is heard; what was said more than once is read to its end."""
     assert process.stdout is not None
     os.set_blocking(process.stdout.fileno(), False)
-    said = 0
-    heard = ""
-    while not heard:
+    output = 0
+    messages = ""
+    while not messages:
         lab.says("send", "are you there?")
-        said += 1
-        heard = process.stdout.readline()
+        output += 1
+        messages = process.stdout.readline()
     os.set_blocking(process.stdout.fileno(), True)
     lab.says("send", "enough")
-    line = heard[13:].rstrip("\n")
+    line = messages[13:].rstrip("\n")
     while not read(process).endswith("enough"):
         pass
     return line
@@ -270,8 +270,8 @@ def test_a_line_says_the_one_thing_that_matters(happened: FeedEvent, told: str) 
 
 
 def test_what_the_gateway_says_is_told_as_the_gateways() -> None:
-    told = event_line(seen("stream/open", STREAM, sender="system:gateway", to=["bob"]), PLAIN)
-    assert told == "10:00:00.123 gateway      stream/open s of alice"
+    result = event_line(seen("stream/open", STREAM, sender="system:gateway", to=["bob"]), PLAIN)
+    assert result == "10:00:00.123 gateway      stream/open s of alice"
 
 
 def test_everybody_keeps_their_colour_and_a_refusal_is_red() -> None:
@@ -300,13 +300,13 @@ class Pages:
         return f"2026-03-01T10:00:{position // 2:02}.000000Z"
 
     def ask(self, _method: str, _path: str, *, form: Any, **query: int) -> Any:
-        wanted = [
+        expected = [
             record
             for record in self.records
             if record["position"] >= query["from"] and not (query["control"] and record["event"] == "frame")
         ][: query["limit"]]
-        following = wanted[-1]["position"] + 1 if wanted else max(query["from"], 47)
-        page = {"first": 7, "last": 46, "records": wanted, "next": following}
+        following = expected[-1]["position"] + 1 if expected else max(query["from"], 47)
+        page = {"first": 7, "last": 46, "records": expected, "next": following}
         return msgspec.json.decode(msgspec.json.encode(page), type=form)
 
 
@@ -319,8 +319,8 @@ def test_from_a_time_on_nothing_is_left_out_and_nothing_comes_before_it(control:
     past = past_of(Pages(), control=control)
     for position in range(7, 47):
         since = Pages.time(position)
-        wanted = [each for each in range(7, 47) if Pages.time(each) >= since and (each % 3 or not control)]
-        assert [each.time for each in past.since(past.position_at(since))] == [Pages.time(each) for each in wanted]
+        expected = [item for item in range(7, 47) if Pages.time(item) >= since and (item % 3 or not control)]
+        assert [item.time for item in past.since(past.position_at(since))] == [Pages.time(item) for item in expected]
     assert past.position_at("2025-01-01T00:00:00.000000Z") == 7
     assert past.position_at("2027-01-01T00:00:00.000000Z") == 47
 
@@ -332,9 +332,9 @@ def test_the_last_few_are_found_each_once_and_in_order(window: int, page: int, m
     monkeypatch.setattr(feed, "PAGE", page)
     every = [position for position in range(7, 47) if position % 3]
     for number in (0, 1, 4, 100):
-        found = past_of(Pages()).latest(number, lambda seen: not seen.is_data, data=False)
-        told = [int(msgspec.json.decode(each.envelope or b"")["payload"]["text"]) for each in found]
-        assert told == (every[-number:] if number else [])
+        matches = past_of(Pages()).latest(number, lambda seen: not seen.is_data, data=False)
+        result = [int(msgspec.json.decode(item.envelope or b"")["payload"]["text"]) for item in matches]
+        assert result == (every[-number:] if number else [])
     assert len(past_of(Pages()).latest(100, lambda _: True, data=True)) == 40
 
 

@@ -22,21 +22,21 @@ T = "2026-03-01T10:00:00.000000Z"
 
 
 def stream_of(name: str, owner: str, *writers: str, frames: int = 0, **more: Any) -> StreamView:
-    known: dict[str, Any] = {
+    stream_entry: dict[str, Any] = {
         "stream_id": name,
         "namespace": f"lab/{name}",
         "status": "live",
         "creator": owner,
         "formats": [],
     }
-    known |= {"owner_connected": True, "frames": frames}
-    entry = {"stream_id": name, "owner": owner, "authorized_writers": [owner, *writers], "stream": known, **more}
+    stream_entry |= {"owner_connected": True, "frames": frames}
+    entry = {"stream_id": name, "owner": owner, "authorized_writers": [owner, *writers], "stream": stream_entry, **more}
     return StreamView(entry)
 
 
 def view_of(*streams: StreamView) -> SpaceView:
     people = {name: ParticipantView(name, [{"kind": "chat"}]) for name in ("alice", "bob")}
-    return SpaceView(ParticipantView("top", []), people, {each.stream_id: each for each in streams}, 0)
+    return SpaceView(ParticipantView("top", []), people, {item.stream_id: item for item in streams}, 0)
 
 
 def envelope(sender: str, kind: str, **payload: Any) -> Any:
@@ -49,7 +49,7 @@ def test_envelopes_count_for_their_sender_and_the_gateways_for_nobody() -> None:
     for message in (envelope("alice", "chat", text="hi"), envelope("system:gateway", "system/presence")):
         counting.take(message, view)
     rates = counting.look(view, T)
-    assert [(each.id, each.envelopes > 0, each.last_kind) for each in rates.participants] == [
+    assert [(item.id, item.envelopes > 0, item.last_kind) for item in rates.participants] == [
         ("alice", True, "chat"),
         ("bob", False, None),
     ]
@@ -81,7 +81,7 @@ def test_a_stream_for_others_is_not_guessed_at_and_who_has_gone_is_still_told() 
     counting.take(envelope("carol", "chat", text="bye"), view)
     rates = counting.look(view, T)
     assert (rates.streams[0].frames, rates.streams[0].bytes) == (None, None)
-    assert [(each.id, each.present) for each in rates.participants][-1] == ("carol", False)
+    assert [(item.id, item.present) for item in rates.participants][-1] == ("carol", False)
     assert "carol (left)" in rates_lines(rates)
     assert "  ?  " in rates_lines(rates)
 
@@ -110,10 +110,10 @@ def test_the_busiest_are_first_and_nothing_moves_the_cursor() -> None:
 def test_one_interval_is_one_line_of_json(shared_lab: Lab) -> None:
     shared_lab.says("send", "here")
     stream = shared_lab.says("stream", "open")
-    told = shared_lab.mew("top", "--once", "--json", "--interval", "0.1").json
-    assert "alice" in [each["id"] for each in told["participants"]]
-    assert (stream, "alice") in [(each["stream_id"], each["owner"]) for each in told["streams"]]
-    assert told["seconds"] >= 0.1
+    result = shared_lab.mew("top", "--once", "--json", "--interval", "0.1").json
+    assert "alice" in [item["id"] for item in result["participants"]]
+    assert (stream, "alice") in [(item["stream_id"], item["owner"]) for item in result["streams"]]
+    assert result["seconds"] >= 0.1
     assert " present, " in shared_lab.says("top", "--once", "-i", "0.05")
     assert shared_lab.mew("top", "--interval", "0").code == 2
 
@@ -125,8 +125,8 @@ def test_it_goes_on_line_by_line_until_interrupted_and_counts_what_is_sent(share
         busy = 0.0
         while not busy:
             shared_lab.says("send", "busy", "--as", "bob")
-            told = json.loads(process.stdout.readline())
-            busy = next((each["envelopes"] for each in told["participants"] if each["id"] == "bob"), 0.0)
+            result = json.loads(process.stdout.readline())
+            busy = next((item["envelopes"] for item in result["participants"] if item["id"] == "bob"), 0.0)
         process.send_signal(signal.SIGINT)
         assert process.wait(SECONDS) == 130
     finally:

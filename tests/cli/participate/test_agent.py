@@ -74,9 +74,9 @@ async def agent(space: Space) -> None:
 async def test_an_agent_of_ones_own_is_a_function_in_a_file(gateway: Running, tmp_path: Path) -> None:
     (tmp_path / "tools.py").write_text(OWN, encoding="utf-8")
     async with as_alice(gateway, tmp_path) as alice:
-        heard = alice.envelopes("chat", sender="tools")
+        messages = alice.envelopes("chat", sender="tools")
         with at_work(tmp_path, "agent", "start", "-t", "./tools.py", "-g", url_of(gateway)) as process:
-            assert (await anext(heard)).payload["text"] == "here I am"
+            assert (await anext(messages)).payload["text"] == "here I am"
             await alice.chat("good bye")
             await alice.wait_until(lambda view: "tools" not in view.participants)
             assert process.wait(10) == 0
@@ -112,8 +112,8 @@ def test_what_cannot_be_is_said_in_a_line_with_its_exit_code(
     alone(tmp_path, monkeypatch)
     (tmp_path / "empty.py").touch()
     (tmp_path / "broken.py").write_text("1 / 0\n", encoding="utf-8")
-    given = [url_of(gateway) if each == "URL" else each for each in arguments]
-    assert main(["agent", "start", "-l", "error", *given]) == code
+    values = [url_of(gateway) if item == "URL" else item for item in arguments]
+    assert main(["agent", "start", "-l", "error", *values]) == code
     output, errors = capsys.readouterr()
     assert output == ""
     assert words in errors

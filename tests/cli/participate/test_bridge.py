@@ -31,8 +31,8 @@ async def test_a_server_takes_part_and_both_end_when_told(gateway: Running, tmp_
     flags += ["--reconnect", "true", "--max-reconnects", "3"]
     async with mew.connect(url_of(gateway), token=token_of(tmp_path, "alice")) as alice:
         with at_work(tmp_path, "bridge", "start", *flags) as process:
-            await alice.wait_until(lambda view: "tools" in view.participants)
-            assert [each.name for each in await alice.list_tools("tools")] == ["odd"]
+            await alice.until(lambda view: "tools" in view.participants)
+            assert [item.name for item in await alice.list_tools("tools")] == ["odd"]
             process.send_signal(signal.SIGTERM)
             await alice.wait_until(lambda view: "tools" not in view.participants)
             output, errors = process.communicate(timeout=10)
@@ -49,9 +49,14 @@ def test_options_become_the_settings_of_the_bridge(monkeypatch: pytest.MonkeyPat
     assert patience_with(Trying(reconnect=("False",), max_reconnects=7)).restarts == 0
     assert patience_with(Trying()) == BridgeTimeouts()
     at = GatewayTarget(url="ws://localhost", space="lab", token="secret", participant="tools")
-    made = bridge_at(at, stdio_server(server), BridgeTimeouts())
-    assert (made.url, made.space, made.token, made.participant) == ("ws://localhost", "lab", "secret", "tools")
-    assert "secret" not in repr(at) + repr(made)
+    created = bridge_at(at, stdio_server(server), BridgeTimeouts())
+    assert (created.url, created.space, created.token, created.participant) == (
+        "ws://localhost",
+        "lab",
+        "secret",
+        "tools",
+    )
+    assert "secret" not in repr(at) + repr(created)
 
 
 @pytest.mark.parametrize(

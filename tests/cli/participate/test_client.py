@@ -33,16 +33,16 @@ def written(file: Path) -> list[dict[str, Any]]:
 
 
 def test_lines_are_sent_and_what_comes_is_written_until_all_has_been_taken(gateway: Running, tmp_path: Path) -> None:
-    said = b'hello\n\n{"id":"mine","kind":"stream/request","payload":{"n":1.0}}\n{"text":"no kind"}\n'
-    said += b'{"kind":"space/kick","payload":{"participant_id":"nobody"}}\nlast words'
-    code, output, errors = ran(tmp_path, "client", "connect", "--gateway", url_of(gateway), said=said)
+    text = b'hello\n\n{"id":"mine","kind":"stream/request","payload":{"n":1.0}}\n{"text":"no kind"}\n'
+    text += b'{"kind":"space/kick","payload":{"participant_id":"nobody"}}\nlast words'
+    code, output, errors = ran(tmp_path, "client", "connect", "--gateway", url_of(gateway), said=text)
     assert code == 0, errors
-    came = lines_of(output)
+    received = lines_of(output)
     kinds = ["system/welcome", "chat", "stream/request", "stream/open", "system/error", "chat"]
-    assert [each["kind"] for each in came] == kinds
-    assert came[0]["payload"]["you"]["id"] == "alice"
-    assert [came[1]["payload"]["text"], came[-1]["payload"]["text"]] == ["hello", "last words"]
-    assert came[2]["id"] == "mine"
+    assert [item["kind"] for item in received] == kinds
+    assert received[0]["payload"]["you"]["id"] == "alice"
+    assert [received[1]["payload"]["text"], received[-1]["payload"]["text"]] == ["hello", "last words"]
+    assert received[2]["id"] == "mine"
     assert '"n":1.0' in output
     assert "line 4: not an envelope: the object has no `kind`" in errors
 
@@ -72,29 +72,29 @@ async def test_fifos_stay_open_and_frames_go_both_ways_until_it_is_stopped(gatew
     fifo, output = tmp_path / "in", tmp_path / "logs" / "out.jsonl"
     flags = ["-g", url_of(gateway), "-p", "bob", "--fifo-in", str(fifo), "--output-file", str(output)]
     async with mew.connect(url_of(gateway), token=token_of(tmp_path, "alice")) as alice:
-        heard = alice.envelopes("chat", sender="bob")
+        messages = alice.envelopes("chat", sender="bob")
         with at_work(tmp_path, "client", "connect", *flags) as client:
             await alice.wait_until(lambda view: "bob" in view.participants)
             for text in ("one", "two"):
                 with fifo.open("w", encoding="utf-8") as writer:
                     writer.write(f"{text}\n")
-                assert (await anext(heard)).payload["text"] == text
+                assert (await anext(messages)).payload["text"] == text
             stream = await alice.open_stream()
             await stream.send("to read")
             await stream.send(b"\xff")
             await stream.grant("bob")
             await alice.wait_until(lambda view: "bob" in view.streams[stream.stream_id].writers)
             frames = alice.frames(stream.stream_id)
-            await until(lambda: any(each.get("kind") == "stream/write-granted" for each in written(output)))
+            await until(lambda: any(item.get("kind") == "stream/write-granted" for item in written(output)))
             with fifo.open("w", encoding="utf-8") as writer:
                 writer.write(f"#{stream.stream_id}#to write\n")
             assert (await anext(frames)).data == b"to write"
             client.send_signal(signal.SIGTERM)
             assert client.wait(10) == 0
-    came = written(output)
-    assert came[0]["kind"] == "system/welcome"
-    sent = [each["frame"] for each in came if "frame" in each]
-    assert [(each["encoding"], each["data"]) for each in sent] == [
+    received = written(output)
+    assert received[0]["kind"] == "system/welcome"
+    sent = [item["frame"] for item in received if "frame" in item]
+    assert [(item["encoding"], item["data"]) for item in sent] == [
         ("text", "to read"),
         ("base64", "/w=="),
         ("text", "to write"),
@@ -106,23 +106,23 @@ async def test_it_comes_back_after_the_connection_broke_and_a_fifo_out_waits_for
     gateway: Running, tmp_path: Path
 ) -> None:
     ways = [tmp_path / "in", tmp_path / "out"]
-    for each in ways:
-        os.mkfifo(each)
+    for item in ways:
+        os.mkfifo(item)
     flags = ["-g", url_of(gateway), "-p", "bob", "--fifo-in", "in", "--fifo-out", "out"]
     async with mew.connect(url_of(gateway), token=token_of(tmp_path, "alice")) as alice:
-        heard = alice.envelopes("chat", sender="bob")
+        messages = alice.envelopes("chat", sender="bob")
         with at_work(tmp_path, "client", "connect", *flags) as client:
             await alice.wait_until(lambda view: "bob" in view.participants)
             close_all(gateway, 1011, "something broke", "bob")
             await alice.wait_until(lambda view: "bob" not in view.participants)
             with ways[0].open("w", encoding="utf-8") as writer:
                 writer.write("again\n")
-            assert (await anext(heard)).payload["text"] == "again"
+            assert (await anext(messages)).payload["text"] == "again"
             with ways[1].open("rb", buffering=0) as reader:
                 text = b""
                 while b"again" not in text:
                     text += reader.read(4096)
-            kinds = [each["kind"] for each in lines_of(text)]
+            kinds = [item["kind"] for item in lines_of(text)]
             assert kinds.count("system/welcome") == 2
             assert kinds[-1] == "chat"
             client.send_signal(signal.SIGINT)

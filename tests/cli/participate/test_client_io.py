@@ -66,27 +66,27 @@ async def test_lines_that_have_been_taken_are_not_in_doubt_when_the_connection_b
         proxied(gateway.port) as (proxy, url),
         mew.connect(url, token=token_of(tmp_path, "bob")) as bob,
     ):
-        said = LineSender(bob)
-        making_sure = await begun(said.make_sure())
-        await said.send(1, b'{"kind":"chat","payload":{"text":"one"}}')
-        assert said.on_their_way == [1]
-        await until(lambda: said.on_their_way == [])
+        output = LineSender(bob)
+        making_sure = await begun(output.make_sure())
+        await output.send(1, b'{"kind":"chat","payload":{"text":"one"}}')
+        assert output.on_their_way == [1]
+        await until(lambda: output.on_their_way == [])
         proxy.cut()
         await until(lambda: bob.connection is None)
-        await said.send(2, b'{"kind":"chat","payload":{"text":"two"}}')
-        await said.all_taken()
+        await output.send(2, b'{"kind":"chat","payload":{"text":"two"}}')
+        await output.all_taken()
         await ended(making_sure)
-        assert not said.in_doubt
+        assert not output.in_doubt
     assert capsys.readouterr().err == ""
 
 
 def test_however_many_lines_come_at_once_every_one_is_taken_and_no_question_of_ours_is_shown(
     gateway: Running, tmp_path: Path
 ) -> None:
-    said = [f"line {number}" for number in range(8_000)]
-    lines = "\n".join(said).encode()
+    text = [f"line {number}" for number in range(8_000)]
+    lines = "\n".join(text).encode()
     code, output, errors = ran(tmp_path, "client", "connect", "-g", url_of(gateway), said=lines)
     assert code == 0, errors
-    welcome, *came = map(json.loads, output.splitlines())
+    welcome, *received = map(json.loads, output.splitlines())
     assert welcome["kind"] == "system/welcome"
-    assert [each["payload"].get("text") for each in came] == said
+    assert [item["payload"].get("text") for item in received] == text

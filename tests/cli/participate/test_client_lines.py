@@ -38,9 +38,9 @@ def test_an_envelope_and_a_frame_of_a_stream_there_is_are_sent_as_they_are(line:
     ],
 )
 def test_anything_else_is_words(line: str, text: str) -> None:
-    found = parse_line(line.encode(), {"stream-1"})
-    assert found is not None
-    assert json.loads(found.message) == {"kind": "chat", "payload": {"text": text}}
+    matches = parse_line(line.encode(), {"stream-1"})
+    assert matches is not None
+    assert json.loads(matches.message) == {"kind": "chat", "payload": {"text": text}}
 
 
 @pytest.mark.parametrize("line", [b"", b"   ", b"\r"])

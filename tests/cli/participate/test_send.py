@@ -28,10 +28,10 @@ def last(lab: Lab) -> dict[str, Any]:
 
 
 def test_words_are_a_chat_of_the_default_participant(lab: Lab) -> None:
-    said = lab.says("send", "hello", "everybody")
-    heard = last(lab)
-    assert (heard["kind"], heard["from"], heard["payload"]) == ("chat", "alice", {"text": "hello everybody"})
-    assert said == f"accepted {heard['id']}"
+    output = lab.says("send", "hello", "everybody")
+    messages = last(lab)
+    assert (messages["kind"], messages["from"], messages["payload"]) == ("chat", "alice", {"text": "hello everybody"})
+    assert output == f"accepted {messages['id']}"
 
 
 def test_an_envelope_has_the_kind_payload_recipients_and_correlation_that_were_given(lab: Lab) -> None:
@@ -51,9 +51,13 @@ def test_an_envelope_has_the_kind_payload_recipients_and_correlation_that_were_g
         "-t",
         "x",
     )
-    heard = last(lab)
-    assert (heard["kind"], heard["to"], heard["correlation_id"]) == ("mcp/request", ["bob", "carol", "x"], ["a"])
-    assert heard["payload"] == json.loads(payload)
+    messages = last(lab)
+    assert (messages["kind"], messages["to"], messages["correlation_id"]) == (
+        "mcp/request",
+        ["bob", "carol", "x"],
+        ["a"],
+    )
+    assert messages["payload"] == json.loads(payload)
 
 
 def test_a_payload_may_come_from_a_file_or_from_standard_input(lab: Lab, tmp_path: Path) -> None:
@@ -79,8 +83,8 @@ def test_who_speaks_can_be_chosen(lab: Lab) -> None:
 def test_the_answer_of_the_gateway_can_be_had_as_json(lab: Lab) -> None:
     answer = lab.mew("send", "--kind", "stream/request", "--json").json
     assert (answer["status"], answer["stream_id"].startswith("stream-")) == ("stream_opened", True)
-    told = lab.says("send", "-k", "stream/grant-write", "-p", json.dumps({**answer, "participant_id": "watcher"}))
-    assert told.endswith(f"stream_id {answer['stream_id']} authorized_writers alice,watcher")
+    result = lab.says("send", "-k", "stream/grant-write", "-p", json.dumps({**answer, "participant_id": "watcher"}))
+    assert result.endswith(f"stream_id {answer['stream_id']} authorized_writers alice,watcher")
 
 
 def test_a_refusal_is_one_line_with_the_reason_and_exit_code_4(lab: Lab) -> None:
@@ -92,9 +96,9 @@ def test_a_refusal_is_one_line_with_the_reason_and_exit_code_4(lab: Lab) -> None
 
 
 def test_nobody_at_the_address_is_one_line_and_exit_code_3(lab: Lab) -> None:
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        ran = lab.mew("send", "hello", "--gateway", f"ws://127.0.0.1:{taken.getsockname()[1]}")
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        ran = lab.mew("send", "hello", "--gateway", f"ws://127.0.0.1:{listener.getsockname()[1]}")
     assert (ran.code, ran.out, ran.err.count("\n")) == (3, "", 1)
     assert "no gateway answers at http://127.0.0.1:" in ran.err
     assert "mew space up" in ran.err
@@ -142,10 +146,10 @@ def test_what_was_not_meant_is_told_in_a_line_and_exit_code_2(lab: Lab, argument
 
 
 def test_a_child_of_the_supervisor_speaks_by_its_environment(lab: Lab, tmp_path: Path) -> None:
-    given: Any = {"MEW_GATEWAY": lab.url, "MEW_SPACE": "lab", "MEW_TOKEN": lab.token("bob")}
-    assert run(tmp_path, "send", "hello", **given, MEW_PARTICIPANT_ID="bob").code == 0
+    values: Any = {"MEW_GATEWAY": lab.url, "MEW_SPACE": "lab", "MEW_TOKEN": lab.token("bob")}
+    assert run(tmp_path, "send", "hello", **values, MEW_PARTICIPANT_ID="bob").code == 0
     assert last(lab)["from"] == "bob"
-    assert run(tmp_path, "send", "who am I?", **given).code == 0
+    assert run(tmp_path, "send", "who am I?", **values).code == 0
     assert last(lab)["payload"] == {"text": "who am I?"}
 
 
@@ -169,11 +173,11 @@ def test_a_wrong_space_and_a_wrong_token_are_refused(lab: Lab, tmp_path: Path) -
 def test_whoever_is_connected_stays_so(lab: Lab) -> None:
     async def live() -> list[str]:
         async with connect(lab.url, token=lab.token("carol"), reconnect=False) as carol:
-            heard = carol.envelopes("chat")
+            messages = carol.envelopes("chat")
             ran = await asyncio.to_thread(piped, lab.directory, "send", "by the door", "--as", "carol")
             assert ran.returncode == 0
             await carol.chat("by the socket")
-            return [(await anext(heard)).payload["text"] for _ in range(2)]
+            return [(await anext(messages)).payload["text"] for _ in range(2)]
 
     assert asyncio.run(live()) == ["by the door", "by the socket"]
 

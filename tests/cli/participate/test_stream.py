@@ -82,7 +82,7 @@ def door_of(lab: Lab) -> tuple[Any, str]:
 
 def entry(lab: Lab, stream: str) -> dict[str, Any]:
     lines = lab.says("stream", "ls", "--json", "--interval", "0").splitlines()
-    return next(each for each in map(json.loads, lines) if each["stream_id"] == stream)
+    return next(item for item in map(json.loads, lines) if item["stream_id"] == stream)
 
 
 def test_a_stream_is_opened_with_what_was_said_of_it(lab: Lab) -> None:
@@ -90,15 +90,19 @@ def test_a_stream_is_opened_with_what_was_said_of_it(lab: Lab) -> None:
         "stream", "open", "--description", "heat", "--content-type", "text/plain", "--field", "rate=60", "--json"
     ).json
     assert opened["status"] == "stream_opened"
-    known = entry(lab, opened["stream_id"])
-    assert (known["description"], known["content_type"], known["rate"]) == ("heat", "text/plain", None)
-    assert (known["owner"], known["stream"]["status"]) == ("alice", "live")
+    stream_entry = entry(lab, opened["stream_id"])
+    assert (stream_entry["description"], stream_entry["content_type"], stream_entry["rate"]) == (
+        "heat",
+        "text/plain",
+        None,
+    )
+    assert (stream_entry["owner"], stream_entry["stream"]["status"]) == ("alice", "live")
 
 
 def test_a_stream_is_announced_under_a_name_and_started(lab: Lab) -> None:
     assert lab.says("stream", "open", "--announce", "camera", "--formats", '[{"id":"jpeg"}]') == "camera"
-    known = entry(lab, "camera")
-    assert (known["stream"]["status"], known["formats"]) == ("live", [{"id": "jpeg"}])
+    stream_entry = entry(lab, "camera")
+    assert (stream_entry["stream"]["status"], stream_entry["formats"]) == ("live", [{"id": "jpeg"}])
     assert lab.mew("stream", "open", "--announce", "x").code == 4
 
 
@@ -114,24 +118,24 @@ def test_streams_are_listed_with_owner_writers_and_rate(lab: Lab, stream: str) -
     feed(lab, stream, b"1\n2\n3\n")
     heading, *lines = lab.says("stream", "ls", "--interval", "0.05").splitlines()
     assert heading.split() == ["stream", "owner", "writers", "status", "frames", "rate", "about"]
-    (line,) = [each.split() for each in lines if each.startswith(f"{stream} ")]
+    (line,) = [item.split() for item in lines if item.startswith(f"{stream} ")]
     assert line == [stream, "alice", "carol", "live", "3", "0.0/s", "numbers"]
 
 
 def test_a_rate_is_what_the_gateway_has_counted_between_two_looks(lab: Lab, stream: str) -> None:
-    going = subprocess.Popen(
+    process = subprocess.Popen(
         command("stream", "ls", "--json", "--interval", "0.5"),
         cwd=lab.directory,
         env=environment(),
         stdout=subprocess.PIPE,
     )
     try:
-        while going.poll() is None:
+        while process.poll() is None:
             feed(lab, stream, b"x\n" * 20)
     finally:
-        going.kill()
-        lines = going.communicate()[0].splitlines()
-    (rate,) = [each["rate"] for each in map(json.loads, lines) if each["stream_id"] == stream]
+        process.kill()
+        lines = process.communicate()[0].splitlines()
+    (rate,) = [item["rate"] for item in map(json.loads, lines) if item["stream_id"] == stream]
     assert rate > 1
 
 
@@ -144,8 +148,8 @@ def test_a_writer_is_granted_revoked_and_made_the_owner(lab: Lab, stream: str) -
     assert (refused.code, "(unauthorized)" in refused.err) == (4, True)
     answer = lab.mew("stream", "grant", stream, "alice", "--as", "carol", "--json").json
     assert (answer["status"], answer["authorized_writers"]) == ("granted", ["carol", "alice"])
-    told = [each for each in lab.heard() if each.get("kind") == "stream/write-granted"]
-    assert told[-2]["payload"]["reason"] == "helps"
+    result = [item for item in lab.heard() if item.get("kind") == "stream/write-granted"]
+    assert result[-2]["payload"]["reason"] == "helps"
 
 
 @pytest.mark.parametrize(("how", "kind"), [((), "stream/close"), (("--as-complete",), "stream/complete")])
@@ -167,12 +171,12 @@ def test_lines_become_data_and_come_out_as_lines(lab: Lab, stream: str) -> None:
 
 
 def test_bytes_come_out_as_they_went_in(lab: Lab, stream: str) -> None:
-    given = Random(1).randbytes(5000) + b"\n"
+    values = Random(1).randbytes(5000) + b"\n"
     with reading(lab, stream, "--raw") as reader:
         assert reader.stdout is not None
-        feed(lab, stream, given, "binary")
+        feed(lab, stream, values, "binary")
         lab.says("stream", "close", stream)
-        assert reader.stdout.read().endswith(given)
+        assert reader.stdout.read().endswith(values)
         assert reader.wait(SECONDS) == 0
 
 
@@ -189,8 +193,8 @@ def test_json_out_has_sender_number_and_content(lab: Lab, stream: str) -> None:
         lab.says("stream", "close", stream)
         assert reader.stdout is not None
         *_, line = reader.stdout.read().splitlines()
-    told = json.loads(line)
-    assert (told["stream_id"], told["from"], told["content"]) == (stream, "alice", {"x": 1})
+    result = json.loads(line)
+    assert (result["stream_id"], result["from"], result["content"]) == (stream, "alice", {"x": 1})
     assert line.endswith(b'"content":{"x":1.0}}')
 
 
@@ -237,8 +241,8 @@ def test_who_may_not_write_is_refused(lab: Lab, stream: str) -> None:
 
 
 def test_a_stream_that_is_not_there_or_not_for_observers_is_told(lab: Lab) -> None:
-    gone = lab.mew("stream", "tail", "stream-99999")
-    assert (gone.code, "no stream 'stream-99999'" in gone.err) == (4, True)
+    missing = lab.mew("stream", "tail", "stream-99999")
+    assert (missing.code, "no stream 'stream-99999'" in missing.err) == (4, True)
     targeted = lab.says("stream", "open", "--target", "watcher")
     ran = lab.mew("stream", "tail", targeted)
     assert (ran.code, ran.err) == (4, f"mew: {targeted} is sent only to watcher: an observer does not receive it\n")
@@ -249,9 +253,9 @@ def test_a_stream_that_is_not_there_or_not_for_observers_is_told(lab: Lab) -> No
 def test_looking_with_a_participants_own_token_is_refused_since_it_would_take_over(
     lab: Lab, verb: tuple[str, ...], tmp_path: Path
 ) -> None:
-    given = environment(MEW_GATEWAY=lab.url, MEW_TOKEN=lab.token("bob"))
+    values = environment(MEW_GATEWAY=lab.url, MEW_TOKEN=lab.token("bob"))
     ran = subprocess.run(
-        command("stream", *verb), cwd=tmp_path, env=given, timeout=SECONDS, check=False, capture_output=True
+        command("stream", *verb), cwd=tmp_path, env=values, timeout=SECONDS, check=False, capture_output=True
     )
     assert (ran.returncode, b"the token belongs to participant bob, whose connection" in ran.stderr) == (2, True)
 
@@ -270,7 +274,7 @@ def test_lines_and_chunks_and_prefixed_pieces() -> None:
     assert cut(b"a\n\nb\r\nc") == ["a", "", "b", "c"]
     assert cut(b"") == []
     assert cut(b"abcde", binary=True, chunk=2) == [packed(b"ab"), packed(b"cd"), packed(b"e")]
-    prefixed = b"".join(struct.pack(">I", len(each)) + each for each in (b"", b"xyz"))
+    prefixed = b"".join(struct.pack(">I", len(item)) + item for item in (b"", b"xyz"))
     assert cut(prefixed, length_prefixed=True) == [packed(b""), packed(b"xyz")]
 
 

@@ -51,29 +51,29 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Truth]:
 
 def test_a_run_on_spark_says_what_it_did_and_a_second_has_nothing_to_do(made: tuple[Path, Truth]) -> None:
     folder, truth = made
-    code, said, errors = mew("run", "--journal", "journal", "--lake", "spark", "--json", cwd=folder)
+    code, output, errors = mew("run", "--journal", "journal", "--lake", "spark", "--json", cwd=folder)
     assert (code, errors) == (0, "")
-    progress = json.loads(said)
+    progress = json.loads(output)
     assert progress["positions"] == {name: space.last for name, space in truth.spaces.items()}
     assert {"start", "together", "commit"} <= progress["seconds"].keys()
     assert progress["seconds"]["start"] > progress["seconds"]["commit"] / 100
     assert progress["lag"] == {name: {"positions": 0, "seconds": 0.0} for name in truth.spaces}
-    code, said, errors = mew("run", "--journal", "journal", "--lake", "spark", cwd=folder)
-    assert (code, said, errors) == (0, "no new records in journal\n", "")
+    code, output, errors = mew("run", "--journal", "journal", "--lake", "spark", cwd=folder)
+    assert (code, output, errors) == (0, "no new records in journal\n", "")
 
 
 def test_a_question_is_answered_as_json(made: tuple[Path, Truth]) -> None:
     folder, truth = made
     sql = "select space, count(*) as streams from streams group by space order by space"
-    code, said, errors = mew("query", sql, "--lake", "lake", "--form", "json", cwd=folder)
+    code, output, errors = mew("query", sql, "--lake", "lake", "--form", "json", cwd=folder)
     assert (code, errors) == (0, "")
-    found = {row["space"]: row["streams"] for row in map(json.loads, said.splitlines())}
-    assert found == {name: len(space.streams) for name, space in truth.spaces.items()}
+    matches = {row["space"]: row["streams"] for row in map(json.loads, output.splitlines())}
+    assert matches == {name: len(space.streams) for name, space in truth.spaces.items()}
 
 
 def test_a_question_that_makes_no_sense_is_refused_in_one_line(made: tuple[Path, Truth]) -> None:
-    code, said, errors = mew("query", "select nothing from nowhere", "--lake", "lake", cwd=made[0])
-    assert (code, said) == (2, "")
+    code, output, errors = mew("query", "select nothing from nowhere", "--lake", "lake", cwd=made[0])
+    assert (code, output) == (2, "")
     assert errors.startswith("mew: no table is called 'nowhere'")
     assert errors.count("\n") == 1
 
@@ -81,14 +81,14 @@ def test_a_question_that_makes_no_sense_is_refused_in_one_line(made: tuple[Path,
 def test_the_state_at_a_welcome_is_what_that_welcome_said(made: tuple[Path, Truth]) -> None:
     folder, truth = made
     space = truth.spaces["harbour"]
-    welcome = next(each for each in reversed(space.welcomes) if each.why == "join")
+    welcome = next(item for item in reversed(space.welcomes) if item.why == "join")
     arguments = ("state", "--at", str(welcome.position), "--space", "harbour", "--lake", "lake")
-    code, said, errors = mew(*arguments, "--participant", welcome.participant, cwd=folder)
+    code, output, errors = mew(*arguments, "--participant", welcome.participant, cwd=folder)
     assert (code, errors) == (0, "")
-    payload = json.loads(said)
+    payload = json.loads(output)
     assert payload["you"]["id"] == welcome.participant
-    assert sorted(each["id"] for each in payload["participants"]) == sorted(welcome.others)
-    assert [each["stream_id"] for each in payload["active_streams"]] == welcome.streams
+    assert sorted(item["id"] for item in payload["participants"]) == sorted(welcome.others)
+    assert [item["stream_id"] for item in payload["active_streams"]] == welcome.streams
 
 
 @pytest.mark.parametrize(
@@ -96,8 +96,8 @@ def test_the_state_at_a_welcome_is_what_that_welcome_said(made: tuple[Path, Trut
     [("999999999", "is in the lake up to position"), ("2001-01-01", "it began later"), ("noon", "expected a time")],
 )
 def test_a_moment_that_is_not_known_is_refused_in_one_line(made: tuple[Path, Truth], at: str, told: str) -> None:
-    code, said, errors = mew("state", "--at", at, "--space", "harbour", "--lake", "lake", cwd=made[0])
-    assert (code, said) == (2, "")
+    code, output, errors = mew("state", "--at", at, "--space", "harbour", "--lake", "lake", cwd=made[0])
+    assert (code, output) == (2, "")
     assert told in errors
     assert errors.count("\n") == 1
 
@@ -109,35 +109,35 @@ def test_where_there_are_several_spaces_one_is_to_be_named(made: tuple[Path, Tru
 
 
 def test_a_clean_journal_passes_the_audit(made: tuple[Path, Truth]) -> None:
-    code, said, errors = mew("audit", "--lake", "lake", "--json", cwd=made[0])
+    code, output, errors = mew("audit", "--lake", "lake", "--json", cwd=made[0])
     assert (code, errors) == (0, "")
-    assert {json.loads(line)["violations"] for line in said.splitlines()} == {0}
+    assert {json.loads(line)["violations"] for line in output.splitlines()} == {0}
 
 
 def test_tables_are_listed_with_what_a_row_is(made: tuple[Path, Truth]) -> None:
-    code, said, errors = mew("tables", "--lake", "lake", cwd=made[0])
+    code, output, errors = mew("tables", "--lake", "lake", cwd=made[0])
     assert (code, errors) == (0, "")
-    assert any(line.startswith("streams ") and line.endswith("A stream's whole life.") for line in said.splitlines())
-    assert any(line.startswith("frames_reading_") for line in said.splitlines())
+    assert any(line.startswith("streams ") and line.endswith("A stream's whole life.") for line in output.splitlines())
+    assert any(line.startswith("frames_reading_") for line in output.splitlines())
 
 
 def test_the_frames_of_a_format_are_asked_for_by_their_columns(made: tuple[Path, Truth]) -> None:
-    code, said, errors = mew("tables", "--lake", "lake", "--json", cwd=made[0])
+    code, output, errors = mew("tables", "--lake", "lake", "--json", cwd=made[0])
     assert (code, errors) == (0, "")
-    view = next(row for row in map(json.loads, said.splitlines()) if row["table"].startswith("frames_reading_"))
+    view = next(row for row in map(json.loads, output.splitlines()) if row["table"].startswith("frames_reading_"))
     sql = f"select count(v_celsius) as n, count(distinct v_sensor) > 1 as many from {view['table']}"
-    code, said, errors = mew("query", sql, "--lake", "lake", "--form", "json", cwd=made[0])
+    code, output, errors = mew("query", sql, "--lake", "lake", "--form", "json", cwd=made[0])
     assert (code, errors) == (0, "")
-    assert json.loads(said) == {"n": view["rows"], "many": True}
+    assert json.loads(output) == {"n": view["rows"], "many": True}
 
 
 @pytest.mark.timeout(2 * SECONDS)
 def test_a_refresh_says_so_and_leaves_the_same_tables(made: tuple[Path, Truth], tmp_path: Path) -> None:
     folder = Path(shutil.copytree(made[0] / "lake", tmp_path / "lake"))
     journal = str(made[0] / "journal")
-    code, said, errors = mew("run", "--full-refresh", "--journal", journal, "--lake", str(folder), cwd=tmp_path)
-    assert (code, errors) == (0, "all tables are rebuilt: it was asked for\n")
-    assert said.startswith("batch 2: ")
+    code, output, errors = mew("run", "--full-refresh", "--journal", journal, "--lake", str(folder), cwd=tmp_path)
+    assert (code, errors) == (0, "all tables are made anew: it was asked for\n")
+    assert output.startswith("batch 2: ")
     assert contents(folder) == contents(made[0] / "lake")
 
 
@@ -146,8 +146,8 @@ def test_a_run_that_cannot_go_on_with_a_space_says_why_with_code_1(made: tuple[P
     ill = JournalFolder(folder / "journal", "harbour")
     for segment in ill.segments()[1:]:
         segment.control.unlink()
-    code, said, errors = mew("run", "--journal", "journal", "--lake", "lake", cwd=folder)
-    assert (code, said) == (1, "")
+    code, output, errors = mew("run", "--journal", "journal", "--lake", "lake", cwd=folder)
+    assert (code, output) == (1, "")
     ends = ill.segments()[-1].last
     assert errors == (
         "mew: journal: the journal of 'harbour' is not the one that the tables were made of: they have record "
@@ -158,8 +158,8 @@ def test_a_run_that_cannot_go_on_with_a_space_says_why_with_code_1(made: tuple[P
 
 @pytest.mark.parametrize("command", [("run",), ("watch",), ("query", "select 1"), ("audit",)])
 def test_where_there_is_nothing_that_is_said_in_one_line(tmp_path: Path, command: tuple[str, ...]) -> None:
-    code, said, errors = mew(*command, "--journal", "journal", "--lake", "lake", cwd=tmp_path)
-    assert (code, said) == (2, "")
+    code, output, errors = mew(*command, "--journal", "journal", "--lake", "lake", cwd=tmp_path)
+    assert (code, output) == (2, "")
     assert errors.startswith("mew: ")
     assert errors.count("\n") == 1
     assert not (tmp_path / "lake").exists()
@@ -176,8 +176,8 @@ def test_where_there_is_nothing_that_is_said_in_one_line(tmp_path: Path, command
 def test_what_cannot_be_watched_is_refused_in_one_line(
     made: tuple[Path, Truth], arguments: tuple[str, ...], told: str
 ) -> None:
-    code, said, errors = mew("watch", "--journal", "journal", "--lake", "lake", *arguments, cwd=made[0])
-    assert (code, said) == (2, "")
+    code, output, errors = mew("watch", "--journal", "journal", "--lake", "lake", *arguments, cwd=made[0])
+    assert (code, output) == (2, "")
     assert told in errors
     assert errors.count("\n") == 1
 

@@ -31,17 +31,17 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Truth]:
 
 def test_a_table_is_exported_by_its_name(made: tuple[Path, Truth], tmp_path: Path) -> None:
     target = tmp_path / "streams.parquet"
-    code, said, told = mew("export", "streams", "--to", str(target), "--lake", "lake", cwd=made[0])
+    code, output, result = mew("export", "streams", "--to", str(target), "--lake", "lake", cwd=made[0])
     count = sum(len(space.streams) for space in made[1].spaces.values())
-    assert (code, said, told) == (0, f"wrote {count} rows to {target}\n", "")
+    assert (code, output, result) == (0, f"wrote {count} rows to {target}\n", "")
     assert pq.read_metadata(target).num_rows == count
 
 
 def test_an_answer_is_exported_to_a_folder(made: tuple[Path, Truth], tmp_path: Path) -> None:
     sql = "select space, position from events where position < 50 order by space, position"
     arguments = ("--to", f"{tmp_path}/out/", "--format", "csv", "--rows", "70", "--lake", "lake")
-    code, said, _ = mew("export", sql, *arguments, cwd=made[0])
-    assert (code, said) == (0, f"wrote 100 rows to {tmp_path}/out\n")
+    code, output, _ = mew("export", sql, *arguments, cwd=made[0])
+    assert (code, output) == (0, f"wrote 100 rows to {tmp_path}/out\n")
     assert [len(path.read_text().splitlines()) for path in sorted((tmp_path / "out").iterdir())] == [71, 31]
 
 
@@ -59,17 +59,17 @@ def test_an_answer_is_exported_to_a_folder(made: tuple[Path, Truth], tmp_path: P
 def test_what_is_wrong_is_said_in_one_line(
     made: tuple[Path, Truth], arguments: tuple[str, ...], code: int, said: str
 ) -> None:
-    ended, out, told = mew("export", *arguments, "--lake", "lake", cwd=made[0])
+    ended, out, result = mew("export", *arguments, "--lake", "lake", cwd=made[0])
     assert (ended, out) == (code, "")
-    assert told.startswith(said)
-    assert told.count("\n") == 1
+    assert result.startswith(said)
+    assert result.count("\n") == 1
     assert not list(made[0].glob("*x.*"))
 
 
 def test_the_help_has_examples(made: tuple[Path, Truth]) -> None:
-    code, said, _ = mew("export", "--help", cwd=made[0])
+    code, output, _ = mew("export", "--help", cwd=made[0])
     assert code == 0
-    assert "mew pipeline export streams --to streams.parquet" in said
+    assert "mew pipeline export streams --to streams.parquet" in output
 
 
 @pytest.mark.parametrize("arguments", [("query", "select count(*) from streams"), ("state", "--at", "100")])

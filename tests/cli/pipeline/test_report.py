@@ -20,10 +20,10 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_a_report_is_one_file_about_all_spaces(folder: Path) -> None:
-    code, said, errors = mew("report", "--lake", "lake", cwd=folder)
+    code, output, errors = mew("report", "--lake", "lake", cwd=folder)
     assert (code, errors) == (0, "")
-    assert said.startswith("report.html: ")
-    assert said.endswith(" kB about harbour, orchard\n")
+    assert output.startswith("report.html: ")
+    assert output.endswith(" kB about harbour, orchard\n")
     assert (folder / "report.html").read_text(encoding="utf-8").startswith("<!doctype html>")
 
 
@@ -49,8 +49,8 @@ def test_what_cannot_be_reported_is_said_in_one_line(
     folder: Path, arguments: tuple[str, ...], exit_code: int, problem: str
 ) -> None:
     before = sorted(folder.iterdir())
-    code, said, errors = mew("report", "--lake", "lake", *arguments, cwd=folder)
-    assert (code, said) == (exit_code, "")
+    code, output, errors = mew("report", "--lake", "lake", *arguments, cwd=folder)
+    assert (code, output) == (exit_code, "")
     assert problem in errors
     assert errors.count("\n") == 1
     assert sorted(folder.iterdir()) == before

@@ -22,8 +22,8 @@ def test_without_a_space_they_are_the_machine_s(tmp_path: Path, monkeypatch: pyt
 def test_a_space_says_where_spark_runs_and_how_much_memory_it_has(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    found = here(tmp_path, monkeypatch, "{master: 'spark://cluster:7077', driver_memory: 2g, worker_memory: 3g}")
-    assert (found.master, found.driver_memory, found.worker_memory) == ("spark://cluster:7077", "2g", "3g")
+    matches = here(tmp_path, monkeypatch, "{master: 'spark://cluster:7077', driver_memory: 2g, worker_memory: 3g}")
+    assert (matches.master, matches.driver_memory, matches.worker_memory) == ("spark://cluster:7077", "2g", "3g")
 
 
 @pytest.mark.parametrize(

@@ -54,12 +54,12 @@ def test_a_space_comes_up_in_the_background_is_told_of_and_goes_down_again(home:
     listed = json.loads((home.folder / ".mew" / "running-spaces.json").read_text(encoding="utf-8"))
     assert [(place, entry["port"], entry["gateway"]) for place, entry in listed.items()] == [(str(lab), port, gateway)]
 
-    told = home.mew("space", "status", "--json", at=lab).json
-    assert (told["running"], told["port"], told["gateway"]["pid"]) == (True, port, gateway)
-    assert told["participants"] == [
+    result = home.mew("space", "status", "--json", at=lab).json
+    assert (result["running"], result["port"], result["gateway"]["pid"]) == (True, port, gateway)
+    assert result["participants"] == [
         {"id": "worker", "pid": worker, "running": True, "present": False, "ended": None, "givenUp": None}
     ]
-    assert [each["spaceId"] for each in home.mew("space", "status", "--json").json] == ["lab"]
+    assert [item["spaceId"] for item in home.mew("space", "status", "--json").json] == ["lab"]
 
     again = home.mew("up", "--detach", at=lab)
     assert (again.code, again.out) == (0, f"space 'lab' already runs at ws://localhost:{port} (gateway {gateway})\n")
@@ -81,10 +81,10 @@ def test_a_space_comes_up_in_the_background_is_told_of_and_goes_down_again(home:
 
 def test_a_port_that_is_taken_is_passed_over_and_that_is_said(home: Home) -> None:
     lab = home.space("lab")
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        taken.listen()
-        port = taken.getsockname()[1]
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        listener.listen()
+        port = listener.getsockname()[1]
         ran = home.mew("space", "up", "--detach", "--port", str(port), at=lab)
         pids = home.pids(lab)
         assert pids is not None
@@ -188,8 +188,8 @@ def test_in_the_foreground_it_shows_what_is_logged_and_takes_everything_along(
         pids = home.pids(lab)
         assert pids is not None
         until(lambda: (lab / "logs" / "worker.log").read_text(encoding="utf-8").endswith("here\n"))
-        said = "".join(iter(process.stdout.readline, "stop it with Ctrl-C\n"))
-        assert "worker" in said
+        output = "".join(iter(process.stdout.readline, "stop it with Ctrl-C\n"))
+        assert "worker" in output
         assert "worker       | at" in iter(lambda: process.stdout.readline().rstrip(), None)  # type: ignore[union-attr]
         (lab / "logs" / "late.log").write_text("something else\n", encoding="utf-8")
         assert "late         | something else" in iter(lambda: process.stdout.readline().rstrip(), None)  # type: ignore[union-attr]
@@ -210,11 +210,11 @@ def test_when_somebody_else_stops_it_the_foreground_ends_too(home: Home) -> None
         assert process.stdout is not None
         assert "stop it with Ctrl-C\n" in iter(process.stdout.readline, "")
         assert home.mew("down", at=lab).out == "stopped gateway\n"
-        said = process.communicate(timeout=PATIENCE)[0]
+        output = process.communicate(timeout=PATIENCE)[0]
     finally:
         process.kill()
         process.communicate()
-    assert said.endswith("stopped by another command\n")
+    assert output.endswith("stopped by another command\n")
     assert process.returncode == 0
 
 
@@ -248,11 +248,11 @@ def test_when_the_gateway_is_killed_the_foreground_says_so_and_clears_up(home: H
         pids = home.pids(lab)
         assert pids is not None
         os.kill(pids["gateway"], signal.SIGKILL)
-        said = process.communicate(timeout=PATIENCE)[1]
+        output = process.communicate(timeout=PATIENCE)[1]
     finally:
         process.kill()
         process.communicate()
-    assert (process.returncode, said) == (1, "mew: the gateway ended unexpectedly: see logs/gateway.log\n")
+    assert (process.returncode, output) == (1, "mew: the gateway ended unexpectedly: see logs/gateway.log\n")
     assert gone(pids["agents"]["worker"])
 
 
@@ -299,8 +299,8 @@ def test_a_gateway_that_somebody_started_by_hand_is_found_and_not_stopped(home: 
     try:
         assert gateway.stdout is not None
         assert gateway.stdout.readline().startswith("listening on ")
-        told = home.mew("space", "status", "--json", at=lab).json
-        assert (told["running"], told["gateway"]["pid"], told["participants"]) == (True, gateway.pid, [])
+        result = home.mew("space", "status", "--json", at=lab).json
+        assert (result["running"], result["gateway"]["pid"], result["participants"]) == (True, gateway.pid, [])
         down = home.mew("down", at=lab)
         assert (down.code, down.err) == (
             1,
@@ -308,7 +308,7 @@ def test_a_gateway_that_somebody_started_by_hand_is_found_and_not_stopped(home: 
         )
         second = home.mew("gateway", "start", at=lab)
         assert second.code == 2
-        assert f"space 'lab' already runs at ws://localhost:{told['port']} (process {gateway.pid})" in second.err
+        assert f"space 'lab' already runs at ws://localhost:{result['port']} (process {gateway.pid})" in second.err
         gateway.send_signal(signal.SIGHUP)  # its terminal was closed
         assert gateway.wait(PATIENCE) == 0
     finally:
@@ -332,16 +332,16 @@ def test_whoever_ends_the_command_before_the_space_runs_ends_the_space(home: Hom
 
 
 def children(pid: int) -> list[int]:
-    return [int(each) for each in Path(f"/proc/{pid}/task/{pid}/children").read_text(encoding="ascii").split()]
+    return [int(item) for item in Path(f"/proc/{pid}/task/{pid}/children").read_text(encoding="ascii").split()]
 
 
 def test_two_who_start_the_same_space_at_once_start_it_once(home: Home) -> None:
     lab = home.space("lab")
     command = home.command("up", "--detach", "--json")
     both = [subprocess.Popen(command, cwd=lab, env=home.environ, stdout=subprocess.PIPE, text=True) for _ in range(2)]
-    told = [json.loads(each.communicate(timeout=PATIENCE)[0]) for each in both]
-    assert [each.returncode for each in both] == [0, 0]
-    assert told[0]["gateway"] == told[1]["gateway"]
+    result = [json.loads(item.communicate(timeout=PATIENCE)[0]) for item in both]
+    assert [item.returncode for item in both] == [0, 0]
+    assert result[0]["gateway"] == result[1]["gateway"]
 
 
 def test_a_start_takes_less_than_two_seconds_of_work(home: Home) -> None:
@@ -379,9 +379,9 @@ def test_at_a_terminal_mew_alone_asks_and_takes_no_for_an_answer(home: Home, ans
     )
     os.close(theirs)
     try:
-        shown = b""
-        while b"Create one now? [Y/n]" not in shown:
-            shown += os.read(ours, 4096)
+        screen = b""
+        while b"Create one now? [Y/n]" not in screen:
+            screen += os.read(ours, 4096)
         os.write(ours, answer)
         assert process.wait(PATIENCE) == 0
     finally:

@@ -29,21 +29,21 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
     for name in ("AGENT_MODEL", "ANTHROPIC_API_KEY", "OPENAI_API_KEY"):
         monkeypatch.delenv(name, raising=False)
-    made = tmp_path / "my lab"
-    made.mkdir()
-    monkeypatch.chdir(made)
-    return made
+    created = tmp_path / "my lab"
+    created.mkdir()
+    monkeypatch.chdir(created)
+    return created
 
 
 def template(folder: Path, name: str, space: str, **said: object) -> Path:
     """A template beside somebody, or of their own."""
-    made = folder / name
-    (made / "agents").mkdir(parents=True)
-    (made / "space.yaml").write_text(space, encoding="utf-8")
-    (made / "agents" / "x.cjs").write_text("// {{SPACE_NAME}}\n", encoding="utf-8")
+    created = folder / name
+    (created / "agents").mkdir(parents=True)
+    (created / "space.yaml").write_text(space, encoding="utf-8")
+    (created / "agents" / "x.cjs").write_text("// {{SPACE_NAME}}\n", encoding="utf-8")
     if said:
-        (made / "template.json").write_text(json.dumps({"name": name, **said}), encoding="utf-8")
-    return made
+        (created / "template.json").write_text(json.dumps({"name": name, **said}), encoding="utf-8")
+    return created
 
 
 def written(folder: Path) -> str:
@@ -82,8 +82,8 @@ def test_a_gateway_serves_what_each_template_makes(folder: Path, name: str) -> N
     assert (config.spaces[0].settings.space_id, config.spaces[0].name) == ("my-lab", "my lab")
     assert config.spaces[0].default_participant == "human"
     for participant in config.spaces[0].participants.values():
-        files = [each for each in participant.args if each.startswith("./.mew/")]
-        assert all((folder / each).is_file() for each in files)
+        files = [item for item in participant.args if item.startswith("./.mew/")]
+        assert all((folder / item).is_file() for item in files)
     with running_from(folder / ".mew" / "space.yaml") as gateway:
         assert gateway.ask(lambda each: list(each.hubs)) == ["my-lab"]
 
@@ -92,7 +92,7 @@ def test_the_templates_show_what_they_are_for(folder: Path) -> None:
     for name in BUILT_IN:
         assert main(["init", name, "--force"]) == 0
         space = configured(folder).spaces[0]
-        starting = {each for each, participant in space.participants.items() if participant.auto_start}
+        starting = {item for item, participant in space.participants.items() if participant.auto_start}
         expected = {
             "agents": {"echo", "calculator", "fulfiller"},
             "streams": {"walker", "watcher"},
@@ -108,10 +108,10 @@ def test_the_templates_show_what_they_are_for(folder: Path) -> None:
 
 def test_a_template_says_what_it_makes_and_leaves_open(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["init", "--template-info", "coding"]) == 0
-    told = capsys.readouterr().out
-    assert told.startswith("coding (built in)\n")
-    assert "{{AGENT_API_KEY}}" in told
-    assert "# A space for coding" in told
+    result = capsys.readouterr().out
+    assert result.startswith("coding (built in)\n")
+    assert "{{AGENT_API_KEY}}" in result
+    assert "# A space for coding" in result
     assert main(["init", "--template-info", "coding", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["files"] == [".mew/README.md"]
 
@@ -123,10 +123,10 @@ def test_the_wheel_has_every_file_of_the_templates(tmp_path: Path) -> None:
     (wheel,) = tmp_path.glob("*.whl")
     source = Path(str(mew.templates.__file__)).parent
     files = [path for path in source.rglob("*") if path.is_file() and "__pycache__" not in path.parts]
-    wanted = {f"mew/templates/{path.relative_to(source)}" for path in files}
-    assert len(wanted) > 10
+    expected = {f"mew/templates/{path.relative_to(source)}" for path in files}
+    assert len(expected) > 10
     with ZipFile(wheel) as archive:
-        assert wanted <= set(archive.namelist())
+        assert expected <= set(archive.namelist())
 
 
 # What is said, and what is not
@@ -155,14 +155,14 @@ def test_a_template_that_does_not_name_them_gets_description_and_port_too(folder
 
 
 def test_files_of_a_template_go_to_their_places_as_they_are(folder: Path) -> None:
-    made = template(folder / "templates", "old", OLD)
-    (made / "package.json").write_text("{}", encoding="utf-8")
-    (made / "node_modules").mkdir()
-    (made / "node_modules" / "x.js").touch()
+    created = template(folder / "templates", "old", OLD)
+    (created / "package.json").write_text("{}", encoding="utf-8")
+    (created / "node_modules").mkdir()
+    (created / "node_modules" / "x.js").touch()
     assert main(["init", "old"]) == 0
     assert 'id: "my-lab"' in written(folder)
-    found = sorted(str(path.relative_to(folder)) for path in (folder / ".mew").rglob("*") if path.is_file())
-    assert found == [".mew/.gitignore", ".mew/agents/x.cjs", ".mew/package.json", ".mew/space.yaml"]
+    matches = sorted(str(path.relative_to(folder)) for path in (folder / ".mew").rglob("*") if path.is_file())
+    assert matches == [".mew/.gitignore", ".mew/agents/x.cjs", ".mew/package.json", ".mew/space.yaml"]
     assert (folder / ".mew" / "agents" / "x.cjs").read_text(encoding="utf-8") == "// {{SPACE_NAME}}\n"
 
 
@@ -219,9 +219,9 @@ def test_variables_come_from_flags_then_the_environment_then_defaults(
     assert env["PROMPT"] == 'say "hi"\nand go'
     assert json.loads(env["CONFIG"]) == {"prompt": 'say "hi"\nand go'}
     assert env["UNKNOWN"] == "{{UNKNOWN}}"
-    told = capsys.readouterr()
-    assert "{{UNKNOWN}} is not defined" in told.err
-    assert "set OTHER_KEY in the environment" in told.out
+    result = capsys.readouterr()
+    assert "{{UNKNOWN}} is not defined" in result.err
+    assert "set OTHER_KEY in the environment" in result.out
     everything = "".join(path.read_text(encoding="utf-8") for path in (folder / ".mew").rglob("*") if path.is_file())
     assert "secret" not in everything
     assert "never written" not in everything
@@ -249,12 +249,12 @@ def test_a_space_that_is_there_is_refused_with_1_and_left_alone(
 
 def test_force_writes_the_space_anew_and_keeps_tokens_and_journal(folder: Path) -> None:
     assert main(["init"]) == 0
-    kept = folder / ".mew" / "tokens" / "human.token"
-    kept.parent.mkdir()
-    kept.write_text("a-token", encoding="utf-8")
+    stored = folder / ".mew" / "tokens" / "human.token"
+    stored.parent.mkdir()
+    stored.write_text("a-token", encoding="utf-8")
     assert main(["init", "agents", "--force"]) == 0
     assert "calculator" in written(folder)
-    assert kept.read_text(encoding="utf-8") == "a-token"
+    assert stored.read_text(encoding="utf-8") == "a-token"
 
 
 def test_gitignore_is_added_to_once(folder: Path) -> None:
@@ -287,12 +287,12 @@ def test_what_cannot_be_made_is_said_in_a_line_and_nothing_is_written(
 ) -> None:
     template(folder / "templates", "broken", "space: {id: [1]}\n")
     if arguments == ["not-json"]:
-        made = template(folder / "templates", "not-json", OLD)
-        (made / "template.json").write_text("{", encoding="utf-8")
+        created = template(folder / "templates", "not-json", OLD)
+        (created / "template.json").write_text("{", encoding="utf-8")
     assert main(["init", *arguments]) == code
-    told = capsys.readouterr().err
-    assert words in told
-    assert told.count("\n") == 1
+    result = capsys.readouterr().err
+    assert words in result
+    assert result.count("\n") == 1
     assert not (folder / ".mew").exists()
 
 
@@ -306,12 +306,12 @@ def on_a_terminal(folder: Path, answers: bytes, *arguments: str) -> tuple[int, s
     process = subprocess.Popen(command, cwd=folder, stdin=theirs, stdout=theirs, stderr=theirs)
     os.close(theirs)
     os.write(ours, answers)
-    shown = b""
+    screen = b""
     try:
         with suppress(OSError):  # the other end is closed
             while True:
-                shown += os.read(ours, 4096)
-        return process.wait(20), shown.decode()
+                screen += os.read(ours, 4096)
+        return process.wait(20), screen.decode()
     finally:
         process.kill()
         process.wait()
@@ -319,25 +319,25 @@ def on_a_terminal(folder: Path, answers: bytes, *arguments: str) -> tuple[int, s
 
 
 def test_on_a_terminal_it_asks_which_template_and_what_is_open(folder: Path) -> None:
-    code, shown = on_a_terminal(folder, b"99\nagents\nA lab of mine\n")
-    assert code == 0, shown
-    assert "Enter a number from 1 to 5, or a name." in shown
-    assert "What the space is called [my lab]" in shown
+    code, screen = on_a_terminal(folder, b"99\nagents\nA lab of mine\n")
+    assert code == 0, screen
+    assert "Enter a number from 1 to 5, or a name." in screen
+    assert "What the space is called [my lab]" in screen
     assert configured(folder).spaces[0].name == "A lab of mine"
 
 
 def test_on_a_terminal_what_was_said_is_not_asked_and_an_empty_answer_takes_what_is_suggested(folder: Path) -> None:
-    code, shown = on_a_terminal(folder, b"\n", "coding", "--name", "lab")
-    assert code == 0, shown
-    assert "called" not in shown
-    assert "The folder whose files are offered [./workspace]" in shown
+    code, screen = on_a_terminal(folder, b"\n", "coding", "--name", "lab")
+    assert code == 0, screen
+    assert "called" not in screen
+    assert "The folder whose files are offered [./workspace]" in screen
     server = configured(folder).spaces[0].participants["files"].mcp_server
     assert server is not None
     assert server.args[-1] == "./workspace"
 
 
 def test_on_a_terminal_who_gives_no_answer_has_changed_their_mind(folder: Path) -> None:
-    code, shown = on_a_terminal(folder, b"\x04")
-    assert code == 130, shown
-    assert "Traceback" not in shown
+    code, screen = on_a_terminal(folder, b"\x04")
+    assert code == 130, screen
+    assert "Traceback" not in screen
     assert not (folder / ".mew").exists()

@@ -40,30 +40,30 @@ def turned_away(port: int, token: str) -> int | None:
 
 def test_without_a_gateway_tokens_are_files_of_the_owner_alone_and_shown_once(home: Home) -> None:
     lab = home.space("lab", bob={"tokens": ["bobs-own"]})
-    made = home.mew("token", "create", "alice", at=lab)
+    created = home.mew("token", "create", "alice", at=lab)
     file = lab / ".mew" / "tokens" / "alice.token"
-    assert (made.code, made.out) == (0, file.read_text(encoding="utf-8") + "\n")
+    assert (created.code, created.out) == (0, file.read_text(encoding="utf-8") + "\n")
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
 
     again = home.mew("token", "create", "alice", at=lab)
     assert (again.code, again.out) == (1, "")
     assert again.err == f"mew: 'alice' already has a token in {file}; replace it with `mew token rotate`\n"
 
-    told = home.mew("token", "create", "screen", "--observer", "--json", "-d", str(lab)).json
-    assert told["token"] == (lab / ".mew" / "tokens" / "screen.observer").read_text(encoding="utf-8")
+    result = home.mew("token", "create", "screen", "--observer", "--json", "-d", str(lab)).json
+    assert result["token"] == (lab / ".mew" / "tokens" / "screen.observer").read_text(encoding="utf-8")
     listed = home.mew("token", "list", "--json", at=lab)
-    assert {each["participant"]: each["observer"] for each in listed.json} == {
+    assert {item["participant"]: item["observer"] for item in listed.json} == {
         "alice": False,
         "bob": False,
         "screen": True,
     }
     plain = home.mew("token", "list", at=lab)
-    for secret in (made.out.strip(), told["token"], "bobs-own"):
+    for secret in (created.out.strip(), result["token"], "bobs-own"):
         assert secret not in listed.out + plain.out
 
     new = home.mew("token", "rotate", "alice", at=lab)
     assert new.out == file.read_text(encoding="utf-8") + "\n"
-    assert new.out != made.out
+    assert new.out != created.out
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
     assert home.mew("token", "revoke", "alice", at=lab).out == "revoked the token of 'alice'\n"
     assert files(lab) == ["screen.observer"]
@@ -119,4 +119,4 @@ def test_a_running_gateway_heeds_every_change_at_once(home: Home) -> None:
     assert bob.closed() == 4401
     assert revoked.code == 0
     listed = home.mew("token", "list", "--json", at=lab).json
-    assert [each["participant"] for each in listed] == ["alice"]
+    assert [item["participant"] for item in listed] == ["alice"]

@@ -39,12 +39,12 @@ class Seated:
 
     def asked(self) -> str:
         """What a dialog says, if there is one."""
-        return "\n".join(str(each.visual) for each in self.terminal.screen.query(Static))
+        return "\n".join(str(item.visual) for item in self.terminal.screen.query(Static))
 
     async def may_answer(self, answer: str = "yes") -> None:
         """Wait until the question has stood still for long enough."""
         await until(
-            lambda: [each.disabled for each in self.terminal.screen.query(f"#{answer}").results(Button)] == [False]
+            lambda: [item.disabled for item in self.terminal.screen.query(f"#{answer}").results(Button)] == [False]
         )
 
     async def sees(self, *words: str) -> None:

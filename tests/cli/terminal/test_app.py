@@ -21,9 +21,9 @@ PROPOSES = [{"kind": "chat"}, {"kind": "mcp/proposal"}]
 @played
 async def test_what_is_said_is_seen_by_both(gateway: Running) -> None:
     async with joining(gateway, "bob") as bob, seated(gateway) as alice:
-        heard = bob.envelopes("chat", sender="alice")
+        messages = bob.envelopes("chat", sender="alice")
         await alice.types("hello bob")
-        assert (await anext(heard)).payload["text"] == "hello bob"
+        assert (await anext(messages)).payload["text"] == "hello bob"
         await bob.chat("good day\nalice", to="alice")
         await alice.sees("alice hello bob", "bob → alice good day", "         alice")
 
@@ -31,9 +31,9 @@ async def test_what_is_said_is_seen_by_both(gateway: Running) -> None:
 @played
 async def test_several_lines_are_one_message(gateway: Running) -> None:
     async with joining(gateway, "bob") as bob, seated(gateway) as alice:
-        heard = bob.envelopes("chat")
+        messages = bob.envelopes("chat")
         await alice.types("one\ntwo")
-        assert (await anext(heard)).payload["text"] == "one\ntwo"
+        assert (await anext(messages)).payload["text"] == "one\ntwo"
 
 
 @played
@@ -101,9 +101,7 @@ def test_a_proposal_is_approved_granted_or_rejected(
                 else:
                     assert ((await calling).text, (await calling).by) == ("3", "alice")
                 if outcome == "granted":
-                    await bob.wait_until(
-                        lambda view: any(each["kind"] == "mcp/request" for each in view.you.capabilities)
-                    )
+                    await bob.until(lambda view: any(item["kind"] == "mcp/request" for item in view.you.capabilities))
                     assert (await bob.call_tool("carol", "add", {"a": 2, "b": 2})).by == "bob"
                 await until(lambda: not isinstance(alice.terminal.screen, ApprovalDialog))
                 serving.cancel()
@@ -138,11 +136,11 @@ async def test_what_was_typed_before_comes_back(gateway: Running, tmp_path: Path
         await alice.types("today")
         prompt = alice.terminal.query_one(InputPrompt)
         await alice.pilot.press("x")
-        seen = []
+        received = []
         for key in ("up", "up", "up", "down", "down"):
             await alice.pilot.press(key)
-            seen.append(prompt.text)
-        assert seen == ["today", "yesterday", "yesterday", "today", "x"]
+            received.append(prompt.text)
+        assert received == ["today", "yesterday", "yesterday", "today", "x"]
 
 
 def test_a_history_is_bounded_and_survives_rubbish(tmp_path: Path) -> None:
@@ -165,10 +163,14 @@ async def test_tab_completes_orders_people_and_streams(gateway: Running) -> None
         await bob.open_stream(desired_id="cat")
         await until(lambda: "stream-1" in alice.terminal.space.view.streams)
         prompt = alice.terminal.query_one(InputPrompt)
-        for begun, whole in {"/pau": "/pause ", "/pause b": "/pause bob ", "/stream tr": "/stream transfer "}.items():
+        for begun, complete in {
+            "/pau": "/pause ",
+            "/pause b": "/pause bob ",
+            "/stream tr": "/stream transfer ",
+        }.items():
             prompt.text = begun
             await alice.pilot.press("tab")
-            assert prompt.text == whole
+            assert prompt.text == complete
         prompt.text = "/stream close s"
         await alice.pilot.press("tab")
         assert prompt.text == "/stream close stream-1 "
@@ -238,6 +240,6 @@ async def test_on_eighty_columns_everything_has_its_place(gateway: Running) -> N
 
 
 def test_every_order_of_the_help_is_there() -> None:
-    wanted = "help ack cancel status pause resume forget compact clear restart shutdown stream target verbose exit"
-    assert list(ORDERS) == wanted.split()
+    expected = "help ack cancel status pause resume forget compact clear restart shutdown stream target verbose exit"
+    assert list(ORDERS) == expected.split()
     assert Terminal.ENABLE_COMMAND_PALETTE is False

@@ -43,9 +43,9 @@ def test_an_order_to_somebody_reaches_them(gateway: Running, line: str, kind: st
     @played
     async def story() -> None:
         async with desk_of(gateway) as (desk, bob):
-            told = bob.envelopes("participant/*", to="bob")
+            result = bob.envelopes("participant/*", to="bob")
             await carry_out(desk, line)
-            envelope = await anext(told)
+            envelope = await anext(result)
             assert (envelope.kind, envelope.payload) == (kind, payload)
 
     story()
@@ -77,15 +77,15 @@ async def test_who_is_asked_how_it_is_tells(gateway: Running) -> None:
 @played
 async def test_a_chat_is_acknowledged_and_taken_back(gateway: Running) -> None:
     async with desk_of(gateway) as (desk, bob):
-        told = bob.envelopes("chat/*")
+        result = bob.envelopes("chat/*")
         desk.received_chat = await bob.chat("do you hear me?")
         await carry_out(desk, "/ack loud and clear")
-        heard = await anext(told)
-        assert (heard.kind, heard.payload) == ("chat/acknowledge", {"status": "loud and clear"})
-        assert heard.correlation_id == (desk.received_chat.id,)
+        messages = await anext(result)
+        assert (messages.kind, messages.payload) == ("chat/acknowledge", {"status": "loud and clear"})
+        assert messages.correlation_id == (desk.received_chat.id,)
         desk.sent_chat = await desk.space.chat("nonsense")
         await carry_out(desk, "/cancel")
-        assert (await anext(told)).correlation_id == (desk.sent_chat.id,)
+        assert (await anext(result)).correlation_id == (desk.sent_chat.id,)
 
 
 @played
