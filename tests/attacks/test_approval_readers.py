@@ -12,7 +12,7 @@ import msgspec
 import pytest
 from textual.widgets import Button
 
-from mew.cli.terminal.approval import ApprovalDialog
+from mew.cli.terminal.widgets import ApprovalDialog
 from mew.client import IncomingProposal, Space
 from mew.client.errors import AlreadyExists, MewError, ProposalClosed, ProposalExpired, ProtocolError, Withdrawn
 from tests.cli.terminal.harness import Seated, seated

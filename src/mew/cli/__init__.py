@@ -8,13 +8,17 @@ import os
 import sys
 from collections.abc import Sequence
 from difflib import get_close_matches
+from pathlib import Path
+from typing import Annotated, Literal
 
-from cyclopts import App, CycloptsError, UnusedCliTokensError
+from cyclopts import App, CycloptsError, Parameter, UnusedCliTokensError
 
 from mew import __version__
-from mew.cli.common.errors import FAILED, INTERRUPTED, USAGE_ERROR, exit_code_of, one_line
+from mew.cli.common.errors import FAILED, INTERRUPTED, USAGE_ERROR, CommandFailed, exit_code_of, one_line
 from mew.errors import MewError
 
+_Flag = Annotated[bool, Parameter(negative="", show_default=False)]
+_OFFER = "There is no space in this directory. `mew init` creates one; `mew init --list-templates` lists the templates."
 _DISK_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO)
 
 EXTRAS = {
@@ -123,20 +127,73 @@ app.command(
     help="Check this machine's setup and the space of this directory.",
     help_epilogue=_examples("doctor", "doctor --deep", "doctor --json"),
 )
-app.command(
-    "mew.cli.default_command:install_completion",
-    name="--install-completion",
-    help="Install shell completion for the mew command.",
-    help_epilogue="",
-)
 
 
 @app.default
 def open_directory() -> int:
     """Take part in the space of this directory. Starts the space if it is not running."""
-    from mew.cli.default_command import open_space_here as begin
+    from mew.config import config_file
+    from mew.supervisor.state_file import pids_file
 
-    return begin(app)
+    directory = Path.cwd()
+    terminal = sys.stdin.isatty() and sys.stdout.isatty()
+    if config_file(directory) is not None or pids_file(directory).is_file():
+        if terminal:
+            return int(app(["up", "-i"]))
+        app.help_print([])
+        print("This directory has a space: `mew up` starts it, `mew space status` shows its state.", file=sys.stderr)
+        return 0
+    if terminal and _agreed(f"{_OFFER}\nCreate one now? [Y/n] "):
+        return int(app(["init"]))
+    if not terminal:
+        app.help_print([])
+        print(_OFFER, file=sys.stderr)
+    return 0
+
+
+def _agreed(question: str) -> bool:
+    """Ask for confirmation. The end of the input means no."""
+    try:
+        return input(question).strip().lower() in {"", "y", "yes"}
+    except EOFError:
+        print()
+        return False
+
+
+@app.command(name="--install-completion", help="Install shell completion for the mew command.", help_epilogue="")
+def install_completion(
+    *,
+    shell: Literal["bash", "zsh", "fish", "powershell"] | None = None,
+    output: Annotated[Path | None, Parameter(alias="-o")] = None,
+    show: _Flag = False,
+) -> int:
+    """Install shell completion of commands and options. It is active in new shells.
+
+    Parameters
+    ----------
+    shell
+        The shell; by default the one that runs this command.
+    output
+        The file to write; by default the place where the shell looks for completions. With this option, the startup
+        file of the shell is not changed.
+    show
+        Print the script instead of writing a file.
+    """
+    from cyclopts.completion.detect import ShellDetectionError
+
+    try:
+        if show:
+            print(app.generate_completion(shell=shell))
+            return 0
+        written = app.install_completion(shell=shell, output=output, add_to_startup=output is None)
+    except BrokenPipeError:
+        raise
+    except ShellDetectionError:
+        raise CommandFailed("cannot detect the shell: give it, for example with --shell bash") from None
+    except OSError as error:
+        raise CommandFailed(f"{error.filename}: {error.strerror}") from None
+    print(f"wrote {written}; open a new shell, or load the file with `source`")
+    return 0
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -15,7 +15,7 @@ import pytest
 
 from mew.cli.observe import feed
 from mew.cli.observe.feed import FeedEvent, FeedFilter, JournalHistory, frame_json
-from mew.cli.observe.tail_render import Paint, count_text, event_line
+from mew.cli.observe.tail import Paint, count_text, event_line
 from mew.protocol.patterns import KindPattern
 from tests.cli.running_space import SECONDS, Lab, command, configure, environment, lab_in, run
 

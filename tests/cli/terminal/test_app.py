@@ -8,9 +8,9 @@ from textual.widgets import Static
 
 import mew
 from mew.cli.terminal.app import Terminal
-from mew.cli.terminal.approval import ApprovalDialog
 from mew.cli.terminal.prompt import MAX_HISTORY, InputHistory, InputPrompt
 from mew.cli.terminal.slash_commands import ORDERS
+from mew.cli.terminal.widgets import ApprovalDialog
 from tests.cli.terminal.harness import seated
 from tests.client.harness import joining, played, until
 from tests.gateway.raw import ANYTHING, Running, running
@@ -90,7 +90,7 @@ def test_a_proposal_is_approved_granted_or_rejected(
                 await until(lambda: '"a": 1' in alice.asked())
                 assert "bob wants to call the tool 'add' of carol" in alice.asked()
                 with monkeypatch.context() as patch:  # a key that comes too soon decides nothing
-                    patch.setattr("mew.cli.terminal.approval.SETTLES", 3600.0)
+                    patch.setattr("mew.cli.terminal.widgets.SETTLES", 3600.0)
                     await alice.pilot.press(key)
                     assert isinstance(alice.terminal.screen, ApprovalDialog)
                 await alice.may_answer()

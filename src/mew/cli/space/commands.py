@@ -4,6 +4,8 @@
 """
 
 import contextlib
+import os
+import shutil
 import signal
 import sys
 import time
@@ -14,12 +16,14 @@ from pathlib import Path
 from types import FrameType
 from typing import Annotated, Final, Literal
 
+import msgspec
 from cyclopts import App, Parameter
 
 from mew.cli.common.errors import INTERRUPTED, CommandFailed, UsageError
 from mew.cli.space import processes
 from mew.cli.space.render import LogLines, as_json, log_text, show_spaces, show_status, show_up, status_of
 from mew.config import config_file, find_config
+from mew.errors import MewError
 from mew.supervisor.state_file import ProcessTable, pids_file, read_pids
 
 app = App(name="space", help="Start, stop and inspect the space of a directory.", help_epilogue="")
@@ -327,7 +331,6 @@ def clean_command(
     force
         Do not ask for confirmation.
     """
-    from mew.cli.space.clean import CleanOptions, clean_space
 
     directory = directory_of(space_dir)
     require_directory(directory)
@@ -358,3 +361,95 @@ def _config_file(directory: Path, config: Path | None) -> Path:
         if place.is_file():
             return place
     raise UsageError(f"no such file: looked for {' and '.join(dict.fromkeys(map(str, places)))}")
+
+
+class CleanOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """What to remove, and whether to ask for confirmation."""
+
+    every: bool = False
+    logs: bool = False
+    dry_run: bool = False
+    force: bool = False
+
+
+def clean_space(directory: Path, options: CleanOptions) -> int:
+    """Remove the files, or print them in a dry run. Asks for confirmation before it removes tokens and journal."""
+    _require_stopped(directory)
+    paths = list(dict.fromkeys(_found(directory, options)))
+    if options.dry_run or not paths:
+        for place in paths:
+            print(f"would remove {place.relative_to(directory)}")
+        if not paths:
+            print("nothing to remove")
+        return 0
+    if options.every and not options.force:
+        _confirm(directory)
+    with processes.space_lock(directory):
+        _require_stopped(directory)  # again: the space may have been started while we waited for an answer
+        for place in paths:
+            _remove(place)
+            print(f"removed {place.relative_to(directory)}")
+    return 0
+
+
+def _require_stopped(directory: Path) -> None:
+    """Raise `CommandFailed` if any process of the space runs, because the state file is needed to find and stop it."""
+    pids = read_pids(directory)
+    if pids is None:
+        return
+    if pids.running:
+        raise CommandFailed(f"space {pids.space_id!r} is running: stop it first with `mew space down`")
+    if left := processes.left_running(pids):
+        names = ", ".join(left)
+        raise CommandFailed(
+            f"the gateway of space {pids.space_id!r} has died, but {names} still runs: stop it with `mew space down`"
+        )
+
+
+def _found(directory: Path, options: CleanOptions) -> Iterator[Path]:
+    ours = directory / ".mew"
+    candidates = [ours / "logs", *_logs(directory)]
+    if not options.logs or options.every:
+        candidates += [ours / "pids.json", ours / "admin.sock", ours / "gateway.sock"]
+    if options.every:
+        candidates += [ours / "tokens", ours / "journal"]
+    yield from (place for place in candidates if os.path.lexists(place))
+
+
+def _logs(directory: Path) -> Iterator[Path]:
+    """Yield the logs of the gateway and of its participants; without a configuration, only the gateway's."""
+    from mew.config import find_config
+    from mew.config.loader import load_config
+
+    yield directory / "logs" / "gateway.log"
+    try:
+        space = load_config([find_config(directory)], environ={}).spaces[0]
+    except MewError:
+        return
+    for name, participant in space.participants.items():
+        yield directory / "logs" / f"{name}.log"
+        log = participant.output_log
+        if log is not None and log.resolve().is_relative_to(directory.resolve()):
+            yield log
+
+
+def _confirm(directory: Path) -> None:
+    if not sys.stdin.isatty():
+        raise UsageError("--all removes the tokens and the journal permanently: confirm it with --force")
+    try:
+        answer = input(f"Remove the tokens and the journal of {directory} permanently? [y/N] ")
+    except EOFError:
+        answer = ""
+        print()
+    if answer.strip().lower() not in {"y", "yes"}:
+        raise CommandFailed("not confirmed: nothing was removed")
+
+
+def _remove(place: Path) -> None:
+    try:
+        if place.is_dir() and not place.is_symlink():
+            shutil.rmtree(place)
+        else:
+            place.unlink(missing_ok=True)
+    except OSError as error:
+        raise CommandFailed(f"{place}: cannot be removed: {error.strerror}") from None

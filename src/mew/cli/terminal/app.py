@@ -18,10 +18,18 @@ from textual.widgets import RichLog, Static
 
 from mew.cli.observe.rates import RateCounter, Rates
 from mew.cli.terminal import widgets
-from mew.cli.terminal.approval import Answer, ApprovalDialog, visible_text
 from mew.cli.terminal.prompt import InputHistory, InputPrompt
 from mew.cli.terminal.slash_commands import CommandContext, carry_out, completions
-from mew.cli.terminal.widgets import RenderedLine, frame_shown, message_text, notice_text, problem
+from mew.cli.terminal.widgets import (
+    Answer,
+    ApprovalDialog,
+    RenderedLine,
+    frame_shown,
+    message_text,
+    notice_text,
+    problem,
+    visible_text,
+)
 from mew.client import Disconnected, IncomingProposal, MessageRefused, Reconnected, Space
 from mew.client.errors import ApprovalRequired
 from mew.client.frames import Frame
