@@ -163,7 +163,7 @@ def _agreed(question: str) -> bool:
 @app.command(name="--install-completion", help="Install shell completion for the mew command.", help_epilogue="")
 def install_completion(
     *,
-    shell: Literal["bash", "zsh", "fish", "powershell"] | None = None,
+    shell: Literal["zsh", "bash", "fish", "powershell"] | None = None,
     output: Annotated[Path | None, Parameter(alias="-o")] = None,
     show: _Flag = False,
 ) -> int:
