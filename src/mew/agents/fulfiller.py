@@ -10,7 +10,7 @@ from typing import Final
 
 import msgspec
 
-from mew.agents.replies import log, missed, reply
+from mew.agents.replies import log, log_missed, reply
 from mew.client import IncomingProposal, McpAnswer, Participant, Proposals, Space, mcp
 from mew.client.errors import McpError, MewError, ParticipantNotFound
 from mew.client.mcp.calls import send_request, tool_result
@@ -28,7 +28,7 @@ ANSWER_SECONDS: Final = 60.0
 async def fulfiller(space: Space) -> None:
     """Fulfill every proposal of other participants until the space ends or the agent is shut down."""
     participant = Participant(instructions="Propose a request, and it is sent for you.")
-    proposals = space.proposals(on_overflow=missed)
+    proposals = space.proposals(on_missed=log_missed)
     service = McpService(space, participant, controls=participant)
     await service.run(_fulfil_all(space, participant, proposals))
 
@@ -55,11 +55,11 @@ async def _fulfil(space: Space, proposed: IncomingProposal) -> None:
     """Carry out a proposal if it is still open. Reports the result or the error as a chat."""
     log.info("fulfilling proposal %s: %s", proposed.id, proposed.tool or proposed.method)
     try:
-        recipients = await _whom(space, proposed)
+        recipients = await _recipients_of(space, proposed)
         if proposed.state != "open":
             log.info("proposal %s is already %s", proposed.id, proposed.state)
             return
-        text = _words(proposed, await _ask(space, proposed, recipients))
+        text = _answer_text(proposed, await _ask(space, proposed, recipients))
     except MewError as error:
         log.warning("cannot fulfill proposal %s: %s", proposed.id, error)
         text = f"Error fulfilling proposal: {error}"
@@ -82,7 +82,7 @@ async def _ask(space: Space, proposed: IncomingProposal, recipients: list[str]) 
     return await send_request(space, draft, ANSWER_SECONDS)
 
 
-def _words(proposed: IncomingProposal, answer: McpAnswer) -> str:
+def _answer_text(proposed: IncomingProposal, answer: McpAnswer) -> str:
     """Return the text of an answer. Raises `McpError` if the tool failed."""
     if proposed.method != mcp.TOOLS_CALL:
         return msgspec.json.encode(answer.result).decode()
@@ -92,7 +92,7 @@ def _words(proposed: IncomingProposal, answer: McpAnswer) -> str:
     return result.text or msgspec.json.encode(answer.result).decode()
 
 
-async def _whom(space: Space, proposed: IncomingProposal) -> list[str]:
+async def _recipients_of(space: Space, proposed: IncomingProposal) -> list[str]:
     """Return the participants to ask: those named if all are present; if none but us is named, one with the tool."""
     recipients = [participant for participant in proposed.to if participant != space.me]
     missing = [participant for participant in recipients if participant not in space.view.participants]
@@ -102,15 +102,15 @@ async def _whom(space: Space, proposed: IncomingProposal) -> list[str]:
         return recipients
     if proposed.tool is None:
         raise ParticipantNotFound("the proposal names no recipient and no tool", participants=[])
-    return [await who_has(space, proposed.tool)]
+    return [await find_tool_owner(space, proposed.tool)]
 
 
-async def who_has(space: Space, tool: str) -> str:
+async def find_tool_owner(space: Space, tool: str) -> str:
     """Return the first participant that reports the tool. Asks every participant that we may ask."""
     asking = {"kind": kinds.MCP_REQUEST, "payload": {"method": mcp.TOOLS_LIST, "params": {}}}
     others = [participant for participant in space.view.participants if space.can({**asking, "to": [participant]})]
     tasks = [
-        asyncio.create_task(_offers(space, participant, tool), name=f"mew agent: tools of {participant}")
+        asyncio.create_task(_owner_of_tool(space, participant, tool), name=f"mew agent: tools of {participant}")
         for participant in others
     ]
     try:
@@ -124,7 +124,7 @@ async def who_has(space: Space, tool: str) -> str:
     raise ParticipantNotFound(f"no participant in the space has the tool {tool!r}", tool=tool)
 
 
-async def _offers(space: Space, participant: str, tool: str) -> str | None:
+async def _owner_of_tool(space: Space, participant: str, tool: str) -> str | None:
     """Return the participant if it has the tool. Returns None if it does not have it or does not answer."""
     try:
         tools = await space.list_tools(participant, timeout=LIST_SECONDS)

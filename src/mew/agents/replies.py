@@ -38,6 +38,6 @@ async def reply(space: Space, text: str, about: Envelope) -> None:
             await space.connected()
 
 
-def missed(count: int) -> None:
+def log_missed(count: int) -> None:
     """Log that envelopes were lost because they arrived faster than they were answered."""
     log.warning("%d messages were lost: they arrived faster than they were answered", count)

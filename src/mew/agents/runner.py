@@ -25,7 +25,7 @@ Agent = Callable[[Space], Coroutine[Any, Any, None]]
 """Works in a space until the space ends, or the work is done."""
 AGENTS: Final[dict[str, Agent]] = {"echo": echo, "calculator": calculator, "fulfiller": fulfiller}
 """The built-in agents, by name."""
-ENTRANCE: Final = "agent"
+AGENT_FUNCTION: Final = "agent"
 """Name of the agent function in a file."""
 
 
@@ -70,9 +70,9 @@ def _load(file: Path) -> Agent:
     except Exception as error:  # any error in the user's file
         log.debug("%s cannot be run", file, exc_info=True)
         raise BadAgent(f"{file} cannot be run: {type(error).__name__}: {error}") from error
-    agent: Agent | None = getattr(module, ENTRANCE, None)
+    agent: Agent | None = getattr(module, AGENT_FUNCTION, None)
     if agent is None or not inspect.iscoroutinefunction(agent):
-        raise BadAgent(f"{file} has no `async def {ENTRANCE}(space)`")
+        raise BadAgent(f"{file} has no `async def {AGENT_FUNCTION}(space)`")
     return agent
 
 

@@ -323,7 +323,7 @@ class Answering:
     def __init__(self, *answers: Exception | None) -> None:
         self.answers, self.posted = list(answers), list[Any]()
 
-    def say(self, _participant: str, envelope: Any) -> dict[str, Any]:
+    def post(self, _participant: str, envelope: Any) -> dict[str, Any]:
         self.posted.append((envelope["payload"]["sequence"], envelope["payload"]["content"]))
         answer = self.answers.pop(0)
         if answer is not None:

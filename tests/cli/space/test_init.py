@@ -322,7 +322,7 @@ def test_on_a_terminal_it_asks_which_template_and_what_is_open(folder: Path) -> 
     code, screen = on_a_terminal(folder, b"99\nagents\nA lab of mine\n")
     assert code == 0, screen
     assert "Enter a number from 1 to 5, or a name." in screen
-    assert "What the space is called [my lab]" in screen
+    assert "The name of the space [my lab]" in screen
     assert configured(folder).spaces[0].name == "A lab of mine"
 
 

@@ -86,7 +86,7 @@ class GatewayClient:
             raise self._unreachable(error) from None
         return self._read(answer.status, text, form)
 
-    def say(self, participant: str, envelope: object) -> dict[str, Any]:
+    def post(self, participant: str, envelope: object) -> dict[str, Any]:
         """Post an envelope as a participant. Returns the gateway's answer."""
         path = f"/participants/{quote(participant, safe=':@')}/messages"
         answer = self.ask("POST", path, envelope, space=self.space)

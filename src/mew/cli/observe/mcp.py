@@ -88,7 +88,7 @@ class _Asking:
         """Request a page. Runs in a thread, because the HTTP client blocks."""
         params = {} if cursor is None else {"cursor": cursor}
         envelope = {"kind": "mcp/request", "to": [participant_id], "payload": {"method": _LIST, "params": params}}
-        answer = await asyncio.to_thread(self._client.say, self.name, envelope)
+        answer = await asyncio.to_thread(self._client.post, self.name, envelope)
         self.pending[str(answer["id"])] = participant_id
 
     def answered(self, envelope: "Envelope") -> str | None:

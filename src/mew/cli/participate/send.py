@@ -74,7 +74,7 @@ def send_command(
     envelope = {name: part for name, part in parts.items() if part is not None}
     client, name = participant_client(options, heading.participant)
     with client:
-        answer = client.say(name, envelope)
+        answer = client.post(name, envelope)
     print(as_json(answer) if json else answer_line(answer))
     return 0
 

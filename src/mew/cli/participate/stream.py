@@ -119,10 +119,10 @@ def open_stream(
     client, name = participant_client(options, participant)
     with client:
         if announce is None:
-            answer = client.say(name, {"kind": "stream/request", "payload": payload})
+            answer = client.post(name, {"kind": "stream/request", "payload": payload})
         else:
-            answer = client.say(name, {"kind": "stream/announce", "payload": {**payload, "desired_id": announce}})
-            client.say(name, {"kind": "stream/start", "payload": {"stream_id": answer["stream_id"]}})
+            answer = client.post(name, {"kind": "stream/announce", "payload": {**payload, "desired_id": announce}})
+            client.post(name, {"kind": "stream/start", "payload": {"stream_id": answer["stream_id"]}})
     print(as_json(answer) if json else answer["stream_id"])
     return 0
 
@@ -197,7 +197,7 @@ def feed(
         for piece in read_pieces(sys.stdin.buffer, cut, feeding.stay):
             feeding.send(piece)
         if complete:
-            client.say(name, {"kind": "stream/complete", "payload": {"stream_id": stream_id}})
+            client.post(name, {"kind": "stream/complete", "payload": {"stream_id": stream_id}})
     if json:
         print(as_json(feeding.sent()))
     elif sys.stderr.isatty():
@@ -210,7 +210,7 @@ def _change(kind: str, payload: dict[str, Any], participant: str | None, options
     client, name = participant_client(options, participant)
     left = {name: value for name, value in payload.items() if value is not None}
     with client:
-        answer = client.say(name, {"kind": kind, "payload": left})
+        answer = client.post(name, {"kind": kind, "payload": left})
     if json:
         print(as_json(answer))
         return 0

@@ -152,7 +152,7 @@ class Feed:
         lost = False
         for _ in range(TRIES):
             try:
-                self._client.say(self._participant, self._envelope(content))
+                self._client.post(self._participant, self._envelope(content))
                 break
             except ApiError as refusal:
                 last = refusal.parts.get("last_sequence")
@@ -181,7 +181,7 @@ class Feed:
     def stay(self) -> None:
         """Send a heartbeat while there is no input."""
         self._client.close()
-        self._client.say(self._participant, {"kind": "system/heartbeat"})
+        self._client.post(self._participant, {"kind": "system/heartbeat"})
 
     def sent(self) -> dict[str, Any]:
         """Return a summary of what was sent."""

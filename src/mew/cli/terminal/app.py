@@ -181,7 +181,7 @@ class Terminal(App[int]):
             proposed = self._proposed.popleft()
             if proposed.state != "open":
                 continue
-            recipients = self._whom(proposed)
+            recipients = self._recipients_of(proposed)
             if not recipients:
                 self._put_off.append(proposed)
                 continue
@@ -193,7 +193,7 @@ class Terminal(App[int]):
             )
             self.push_screen(self._asking, self._dialog_closed)
 
-    def _whom(self, proposed: IncomingProposal) -> tuple[str, ...]:
+    def _recipients_of(self, proposed: IncomingProposal) -> tuple[str, ...]:
         """Return the participants that we may send the request to; empty if we may not decide."""
         request = {"kind": "mcp/request", "payload": proposed.request}
         if proposed.to:

@@ -1,4 +1,4 @@
-"""A thermometer: it streams a measurement every second."""
+"""A thermometer: streams a measurement every second."""
 
 import asyncio
 import random
@@ -18,11 +18,11 @@ MEASUREMENT = {
         "required": ["celsius", "at"],
     },
 }
-"""The format of the stream: its properties become columns."""
+"""The format of the stream. Its properties become columns of a table."""
 
 
 async def agent(space: Space) -> None:
-    """Measure for ever, as `stream/data`: each is numbered, checked against its format, and a row of a table."""
+    """Send a measurement every second as `stream/data`, which is numbered and validated against the format."""
     celsius = 20.0
     while True:
         try:
@@ -37,12 +37,12 @@ async def agent(space: Space) -> None:
 
 
 async def own_stream(space: Space) -> Stream:
-    """The stream that we had before the connection broke, else a new one."""
+    """Return the stream from before the connection broke, or a new one."""
     for stream_id, entry in space.view.streams.items():
         if entry.owner == space.me and entry.status == "live":
             return space.stream(stream_id)
     stream = await space.announce_stream(
-        [MEASUREMENT], desired_id="temperature", description="how warm it is", validate=True
+        [MEASUREMENT], desired_id="temperature", description="the temperature", validate=True
     )
     await stream.start()
     return stream

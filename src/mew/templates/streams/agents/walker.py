@@ -1,4 +1,4 @@
-"""A walker: it goes round in a circle and streams where it is, ten times a second."""
+"""A walker: moves in a circle and streams its position ten times a second."""
 
 import asyncio
 import math
@@ -11,14 +11,14 @@ STEP_SECONDS = 0.1
 
 
 class Position(msgspec.Struct):
-    """Where the walker is; the format of its stream."""
+    """The position of the walker, and the format of its stream."""
 
     x: float
     y: float
 
 
 async def agent(space: Space) -> None:
-    """Walk forever. A stream that has ended is opened again; a stream that we still own continues."""
+    """Walk until the space ends. Continues a stream that it still owns, else opens a new one."""
     step = 0
     while True:
         try:
@@ -33,10 +33,10 @@ async def agent(space: Space) -> None:
 
 
 async def own_stream(space: Space) -> Stream:
-    """The stream that we had before the connection broke, else a new one."""
+    """Return the stream from before the connection broke, or a new one."""
     for stream_id, entry in space.view.streams.items():
         if entry.owner == space.me and entry.status == "live":
             return space.stream(stream_id)
-    stream = await space.announce_stream([Position], desired_id="positions", description="where the walker is")
+    stream = await space.announce_stream([Position], desired_id="positions", description="the position of the walker")
     await stream.start()
     return stream

@@ -1,16 +1,16 @@
-"""A watcher: it reads every stream of positions, and periodically reports what it saw."""
+"""A watcher: reads every stream of positions, and reports periodically in the chat."""
 
 import msgspec
 
 from mew.client import Space, StreamGap
 from mew.client.errors import ConnectionLost, DecodeError, ProtocolError
 
-EVERY = 50
-"""So many positions are worth a word."""
+REPORT_EVERY = 50
+"""Number of positions between two reports."""
 
 
 class Position(msgspec.Struct):
-    """A position, in the same format as the walker's: its name identifies it."""
+    """A position. The name of the class identifies the format, which is the same as that of the walker."""
 
     x: float
     y: float
@@ -26,12 +26,14 @@ async def agent(space: Space) -> None:
 
     async for frame in space.frames(format=Position, on_gap=count):
         try:
-            at = frame.value
+            position = frame.value
         except DecodeError:
             continue
         received += 1
-        if at is not None and received % EVERY == 1:
+        if position is not None and received % REPORT_EVERY == 1:
             try:
-                await space.chat(f"{frame.stream_id}: {received} seen, {missed} missed, now at ({at.x}, {at.y})")
+                await space.chat(
+                    f"{frame.stream_id}: {received} seen, {missed} missed, now at ({position.x}, {position.y})"
+                )
             except (ConnectionLost, ProtocolError):
                 await space.connected()
