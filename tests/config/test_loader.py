@@ -303,7 +303,7 @@ def test_the_first_file_speaks_for_the_gateway_and_another_that_tries_is_warned_
     assert (config.port, config.queues) == (1, Queues())
     assert config.spaces[1].settings.connection_url == "ws://localhost:1"
     assert (config.spaces[1].settings.strict_from, config.spaces[1].settings.limits.streams) == (True, 5)
-    ignored = f"ignored: only the first configuration, {first}, sets the gateway"
+    ignored = f"ignored: gateway settings come only from the first configuration, {first}"
     assert set(config.warnings) == {
         f"{second}:3: gateway.port: {ignored}",
         f"{second}:5: gateway.limits.data_queue_bytes: {ignored}",
@@ -520,8 +520,8 @@ def test_a_file_that_cannot_be_read_is_refused_by_name(tmp_path: Path) -> None:
         ("space: lab: x\n", "1: not YAML: mapping values are not allowed here"),
         ("space:\n\t id: x\n", "2: not YAML: found character '\\t' that cannot start any token"),
         ("space:\n  id: 'lab\n", "3: not YAML: found unexpected end of stream"),
-        ("space:\n  id: \x07\n", "2: a character that YAML does not allow"),
-        ("space: {id: a}\n---\nspace: {id: b}\n", "2: a second document: one file is one space"),
+        ("space:\n  id: \x07\n", "2: the line contains a character that YAML does not allow"),
+        ("space: {id: a}\n---\nspace: {id: b}\n", "2: a second YAML document: use one file for each space"),
     ],
 )
 def test_what_is_no_yaml_is_refused_with_its_line(tmp_path: Path, text: str, problem: str) -> None:
@@ -544,10 +544,10 @@ def test_a_byte_order_mark_is_no_fault(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
-        ("space: {id: a}\nspace: {id: b}\n", "2: space: given twice, first in line 1"),
+        ("space: {id: a}\nspace: {id: b}\n", "2: space: duplicate key, first used in line 1"),
         (
             "space: {id: a}\nparticipants:\n  bob: {}\n  bob:\n    fifo: true\n",
-            "4: participants.bob: given twice, first in line 3",
+            "4: participants.bob: duplicate key, first used in line 3",
         ),
     ],
 )
@@ -588,7 +588,7 @@ def test_what_is_merged_stands_behind_what_is_written_out(tmp_path: Path) -> Non
 
 def test_only_mappings_can_be_merged(tmp_path: Path) -> None:
     text = f"{SPACE}participants:\n  a: {{<<: [x]}}\n"
-    assert refused(tmp_path, text) == "space.yaml:3: participants.a: expected a mapping behind <<, got a string"
+    assert refused(tmp_path, text) == "space.yaml:3: participants.a: expected a mapping after <<, got a string"
 
 
 def test_a_small_file_cannot_stand_for_a_large_one(tmp_path: Path) -> None:

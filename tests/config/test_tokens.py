@@ -281,7 +281,7 @@ def test_of_many_that_make_a_token_at_once_one_does_and_all_have_it(tmp_path: Pa
 def test_a_file_without_one_token_is_ignored_and_warned_about(tmp_path: Path, text: str | bytes) -> None:
     file = keep(tmp_path, "guest.token", text)
     tokens = store(tmp_path)
-    assert tokens.warnings == (f"{file}: ignored: expected one token and nothing else",)
+    assert tokens.warnings == (f"{file}: ignored: expected exactly one token",)
     assert tokens.identify("") is None
 
 
@@ -294,7 +294,7 @@ def test_an_empty_file_of_a_participant_that_needs_it_is_refused(tmp_path: Path)
     file = keep(tmp_path, "alice.token", "")
     with pytest.raises(ConfigError) as caught:
         store(tmp_path)
-    assert str(caught.value) == f"{file}: holds no token; write one into it or delete it"
+    assert str(caught.value) == f"{file}: contains no token: write one to the file, or delete the file"
 
 
 @pytest.mark.parametrize("name", ["-x.token", "system.token", "gateway.observer", "a b.token"])
@@ -302,7 +302,7 @@ def test_a_file_whose_name_is_no_id_is_ignored_and_warned_about(tmp_path: Path, 
     file = keep(tmp_path, name, SECRET)
     tokens = store(tmp_path)
     assert tokens.identify(SECRET) is None
-    assert tokens.warnings == (f"{file}: ignored: {file.stem!r} cannot be the id of a token's holder",)
+    assert tokens.warnings == (f"{file}: ignored: {file.stem!r} is not a valid participant or observer id",)
 
 
 def test_other_files_in_the_folder_are_none_of_our_business(tmp_path: Path) -> None:
@@ -341,7 +341,7 @@ def test_a_token_may_be_a_link_to_where_secrets_are_mounted(tmp_path: Path) -> N
 def test_a_file_that_others_can_read_is_warned_about_by_name(tmp_path: Path, open_mode: int) -> None:
     file = keep(tmp_path, "alice.token", SECRET, mode=open_mode)
     tokens = store(tmp_path)
-    assert tokens.warnings == (f"{file}: open to others than its owner; chmod 600 it",)
+    assert tokens.warnings == (f"{file}: other users can read it: run `chmod 600` on it",)
     assert tokens.identify(SECRET) == ALICE
     assert mode(file) == open_mode
 
@@ -349,7 +349,7 @@ def test_a_file_that_others_can_read_is_warned_about_by_name(tmp_path: Path, ope
 def test_a_folder_that_others_can_look_into_is_warned_about_by_name(tmp_path: Path) -> None:
     keep(tmp_path, "alice.token", SECRET)
     tokens_of(tmp_path).chmod(0o755)
-    assert store(tmp_path).warnings == (f"{tokens_of(tmp_path)}: open to others than its owner; chmod 700 it",)
+    assert store(tmp_path).warnings == (f"{tokens_of(tmp_path)}: other users can read it: run `chmod 700` on it",)
 
 
 # --------------------------------------------------------------------------------------------------- reloading
@@ -412,7 +412,7 @@ def test_when_reading_again_fails_everything_stays_as_it_was(tmp_path: Path) -> 
     keep(tmp_path, "alice.token", "hers")
     tokens = store(tmp_path)
     keep(tmp_path, "bob.token", "hers")
-    with pytest.raises(ConfigError, match="one token for two"):
+    with pytest.raises(ConfigError, match="two holders have the same token"):
         tokens.reload()
     assert tokens.identify("hers") == ALICE
     assert tokens.token_for("lab", "alice") == "hers"

@@ -115,7 +115,7 @@ def _warn_of_second_gateway(top: ConfigValue, first: Path) -> None:
     section = top.section("gateway")
     for key, value in (*section.entries(), *section.section("limits").entries()):
         if key in GATEWAY_KEYS or key in GATEWAY_LIMITS:
-            value.warn(f"ignored: only the first configuration, {first}, sets the gateway")
+            value.warn(f"ignored: gateway settings come only from the first configuration, {first}")
 
 
 def _read_space(top: ConfigValue, environ: Mapping[str, str], directory: Path | None) -> SpaceConfig:

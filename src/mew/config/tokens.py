@@ -41,7 +41,7 @@ class TokenFolder:
     def file(self, name: str, *, observer: bool = False) -> Path:
         """Return the token file of a participant or an observer. Raises `ConfigError` for an invalid id."""
         if not _may_bear(name):
-            raise ConfigError(f"{name!r} cannot be the id of a token's holder", file=self.path)
+            raise ConfigError(f"{name!r} is not a valid participant or observer id", file=self.path)
         return self.path / f"{name}{_OBSERVER if observer else _PARTICIPANT}"
 
     def read(self, warnings: list[str]) -> dict[tuple[str, bool], str]:
@@ -58,7 +58,7 @@ class TokenFolder:
         tokens: dict[tuple[str, bool], str] = {}
         for path in paths:
             if not _may_bear(path.stem):
-                warnings.append(f"{path}: ignored: {path.stem!r} cannot be the id of a token's holder")
+                warnings.append(f"{path}: ignored: {path.stem!r} is not a valid participant or observer id")
             elif (token := _read_token(path, warnings)) is not None:
                 tokens[path.stem, path.suffix == _OBSERVER] = token
         return tokens
@@ -76,10 +76,10 @@ class TokenFolder:
             if not path.exists():
                 _write(path, new_token(), only_new=True)
         except OSError as error:
-            raise ConfigError(f"a token cannot be kept there: {error.strerror}", file=path) from None
+            raise ConfigError(f"the token cannot be written: {error.strerror}", file=path) from None
         token = _read_token(path, [])
         if token is None:
-            raise ConfigError("holds no token; write one into it or delete it", file=path)
+            raise ConfigError("contains no token: write one to the file, or delete the file", file=path)
         return token
 
     def replace(self, name: str, *, observer: bool = False) -> str:
@@ -89,7 +89,7 @@ class TokenFolder:
             self._prepare()
             _write(path, token, only_new=False)
         except OSError as error:
-            raise ConfigError(f"a token cannot be kept there: {error.strerror}", file=path) from None
+            raise ConfigError(f"the token cannot be written: {error.strerror}", file=path) from None
         return token
 
     def remove(self, name: str, *, observer: bool = False) -> bool:
@@ -252,7 +252,7 @@ def _index(sourced: Mapping[Identity, Iterable[tuple[str, str]]]) -> dict[bytes,
             digest = token_fingerprint(token)
             if holders.setdefault(digest, identity) != identity:
                 both = f"{_holder_name(holders[digest])} ({sources[digest]}) and {_holder_name(identity)} ({source})"
-                raise ConfigError(f"one token for two: {both}; each needs its own")
+                raise ConfigError(f"two holders have the same token: {both}. Give each its own token")
             sources[digest] = source
     return holders
 
@@ -293,7 +293,7 @@ def _read_token(path: Path, warnings: list[str]) -> str | None:
     except UnicodeDecodeError:
         words = []
     if len(words) != 1 or len(words[0].encode()) > MAX_TOKEN_BYTES:
-        warnings.append(f"{path}: ignored: expected one token and nothing else")
+        warnings.append(f"{path}: ignored: expected exactly one token")
         return None
     return words[0]
 
@@ -301,7 +301,7 @@ def _read_token(path: Path, warnings: list[str]) -> str | None:
 def _warn_if_open(path: Path, mode: int, warnings: list[str]) -> None:
     if stat.S_IMODE(mode) & 0o077:
         right = "700" if stat.S_ISDIR(mode) else "600"
-        warnings.append(f"{path}: open to others than its owner; chmod {right} it")
+        warnings.append(f"{path}: other users can read it: run `chmod {right}` on it")
 
 
 def new_token() -> str:

@@ -257,7 +257,7 @@ def read_yaml(file: Path) -> ConfigValue:
         node = _Builder(file, YAML(typ="safe", pure=True).parse(text)).document()
     except ReaderError as error:
         line = text.count("\n", 0, error.position) + 1
-        raise ConfigError("a character that YAML does not allow", file=file, line=line) from None
+        raise ConfigError("the line contains a character that YAML does not allow", file=file, line=line) from None
     except MarkedYAMLError as error:
         line = 1 if error.problem_mark is None else error.problem_mark.line + 1
         raise ConfigError(f"not YAML: {_without_words(str(error.problem))}", file=file, line=line) from None
@@ -281,7 +281,7 @@ class _Builder:
         for event in self.events:
             if isinstance(event, DocumentStartEvent):
                 if document is not None:
-                    raise self.error(event, (), "a second document: one file is one space")
+                    raise self.error(event, (), "a second YAML document: use one file for each space")
                 document = self.node(next(self.events), ())
         if document is None or document.value is None:
             raise ConfigError("the file is empty", file=self.file, line=1)
@@ -296,7 +296,7 @@ class _Builder:
                 raise self.error(event, path, "an alias without its anchor; put a string that begins with * in quotes")
             return self.anchors[event.anchor]
         if event.tag not in {None, "!", "tag:yaml.org,2002:str"}:
-            raise self.error(event, path, "a tag; put a string that begins with ! in quotes")
+            raise self.error(event, path, "YAML tags are not supported; put a string that begins with ! in quotes")
         if isinstance(event, MappingStartEvent):
             node = self.mapping(event, path)
         elif isinstance(event, SequenceStartEvent):
@@ -325,7 +325,7 @@ class _Builder:
             if not isinstance(key, str):
                 raise self.error(event, path, f"expected a string as key, got {_type_name(key)}; put it in quotes")
             if key in values:
-                raise self.error(event, (*path, key), f"given twice, first in line {values[key].line}")
+                raise self.error(event, (*path, key), f"duplicate key, first used in line {values[key].line}")
             node = self.node(next(self.events), (*path, key))
             if key == "<<" and _is_plain(event):
                 merged = self.merged(event, path, node) | merged
@@ -339,7 +339,7 @@ class _Builder:
         together: dict[str, Node] = {}
         for source in node.value if isinstance(node.value, list) else [node]:
             if not isinstance(source.value, dict):
-                raise self.error(event, path, f"expected a mapping behind <<, got {_type_name(source.value)}")
+                raise self.error(event, path, f"expected a mapping after <<, got {_type_name(source.value)}")
             together = source.value | together
         return together
 

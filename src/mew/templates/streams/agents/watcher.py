@@ -26,14 +26,14 @@ async def agent(space: Space) -> None:
 
     async for frame in space.frames(format=Position, on_gap=count):
         try:
-            position = frame.value
+            at = frame.value
         except DecodeError:
             continue
         received += 1
-        if position is not None and received % REPORT_EVERY == 1:
+        if at is not None and received % REPORT_EVERY == 1:
             try:
                 await space.chat(
-                    f"{frame.stream_id}: {received} seen, {missed} missed, now at ({position.x}, {position.y})"
+                    f"{frame.stream_id}: {received} seen, {missed} missed, now at ({at.x}, {at.y})"
                 )
             except (ConnectionLost, ProtocolError):
                 await space.connected()
