@@ -17,15 +17,15 @@ ECHO_PREFIX: Final = "Echo: "
 async def echo(space: Space) -> None:
     """Echo every chat of other participants until the space ends or the agent is shut down."""
     participant = Participant(instructions="Send a chat, and it is sent back.")
-    chats = space.envelopes(kinds.CHAT, on_missed=log_missed)
+    chats = space.envelopes(kinds.CHAT, on_overflow=log_missed)
     service = McpService(space, participant, controls=participant)
     await service.run(_answer_all(space, participant, chats))
 
 
 async def _answer_all(space: Space, participant: Participant, chats: Subscription[Envelope]) -> None:
     async for chat in chats:
-        if chat.sender != space.me and not _is_echo(chat):
-            await participant.resumed()
+        if chat.sender != space.participant_id and not _is_echo(chat):
+            await participant.wait_until_resumed()
             await reply(space, f"{ECHO_PREFIX}{chat.payload['text']}", chat)
 
 

@@ -28,13 +28,13 @@ ANSWER_SECONDS: Final = 60.0
 async def fulfiller(space: Space) -> None:
     """Fulfill every proposal of other participants until the space ends or the agent is shut down."""
     participant = Participant(instructions="Propose a request, and it is sent for you.")
-    proposals = space.proposals(on_missed=log_missed)
+    proposals = space.proposals(on_overflow=log_missed)
     service = McpService(space, participant, controls=participant)
     await service.run(_fulfil_all(space, participant, proposals))
 
 
 async def _fulfil_all(space: Space, participant: Participant, proposals: Proposals) -> None:
-    crew, room = TaskSet(f"mew agent: {space.me} fulfils"), asyncio.Semaphore(MAX_CONCURRENT)
+    crew, room = TaskSet(f"mew agent: {space.participant_id} fulfils"), asyncio.Semaphore(MAX_CONCURRENT)
 
     async def work(proposed: IncomingProposal) -> None:
         try:
@@ -73,7 +73,7 @@ async def _ask(space: Space, proposed: IncomingProposal, recipients: list[str]) 
     The request refers to the position and digest of the proposal. If the proposal was addressed to us, the request to
     other participants refers only to its id.
     """
-    if space.me not in proposed.to:
+    if space.participant_id not in proposed.to:
         return await proposed.fulfil(recipients, ANSWER_SECONDS)
     context = context_of(proposed.envelope)
     draft = OutgoingEnvelope(
@@ -94,7 +94,7 @@ def _answer_text(proposed: IncomingProposal, answer: McpAnswer) -> str:
 
 async def _recipients_of(space: Space, proposed: IncomingProposal) -> list[str]:
     """Return the participants to ask: those named if all are present; if none but us is named, one with the tool."""
-    recipients = [participant for participant in proposed.to if participant != space.me]
+    recipients = [participant for participant in proposed.to if participant != space.participant_id]
     missing = [participant for participant in recipients if participant not in space.view.participants]
     if missing:
         raise ParticipantNotFound(f"not in the space: {', '.join(missing)}", participants=missing)

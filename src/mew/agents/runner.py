@@ -86,7 +86,7 @@ async def run_agent(agent: Agent, settings: AgentSettings) -> None:
             settings.url, space=settings.space, token=settings.token, participant=settings.participant
         )
         async with joining as space:
-            log.info("%s is in space %s", space.me, space.id)
+            log.info("%s is in space %s", space.participant_id, space.id)
             await _until(stop, agent(space))
 
 

@@ -31,7 +31,7 @@ async def test_a_server_takes_part_and_both_end_when_told(gateway: Running, tmp_
     flags += ["--reconnect", "true", "--max-reconnects", "3"]
     async with mew.connect(url_of(gateway), token=token_of(tmp_path, "alice")) as alice:
         with at_work(tmp_path, "bridge", "start", *flags) as process:
-            await alice.until(lambda view: "tools" in view.participants)
+            await alice.wait_until(lambda view: "tools" in view.participants)
             assert [item.name for item in await alice.list_tools("tools")] == ["odd"]
             process.send_signal(signal.SIGTERM)
             await alice.wait_until(lambda view: "tools" not in view.participants)

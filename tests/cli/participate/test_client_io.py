@@ -67,16 +67,16 @@ async def test_lines_that_have_been_taken_are_not_in_doubt_when_the_connection_b
         mew.connect(url, token=token_of(tmp_path, "bob")) as bob,
     ):
         output = LineSender(bob)
-        making_sure = await begun(output.make_sure())
+        making_sure = await begun(output.confirm_delivery())
         await output.send(1, b'{"kind":"chat","payload":{"text":"one"}}')
-        assert output.on_their_way == [1]
-        await until(lambda: output.on_their_way == [])
+        assert output.in_flight == [1]
+        await until(lambda: output.in_flight == [])
         proxy.cut()
         await until(lambda: bob.connection is None)
         await output.send(2, b'{"kind":"chat","payload":{"text":"two"}}')
-        await output.all_taken()
+        await output.wait_until_accepted()
         await ended(making_sure)
-        assert not output.in_doubt
+        assert not output.uncertain
     assert capsys.readouterr().err == ""
 
 

@@ -101,7 +101,9 @@ def test_a_proposal_is_approved_granted_or_rejected(
                 else:
                     assert ((await calling).text, (await calling).by) == ("3", "alice")
                 if outcome == "granted":
-                    await bob.until(lambda view: any(item["kind"] == "mcp/request" for item in view.you.capabilities))
+                    await bob.wait_until(
+                        lambda view: any(item["kind"] == "mcp/request" for item in view.you.capabilities)
+                    )
                     assert (await bob.call_tool("carol", "add", {"a": 2, "b": 2})).by == "bob"
                 await until(lambda: not isinstance(alice.terminal.screen, ApprovalDialog))
                 serving.cancel()

@@ -121,10 +121,14 @@ class _Configuration:
         self._space.handle(Start("offline"), self._now)
 
     def actions(self, participant: str) -> dict[str, Any]:
-        return self._answer_of(lambda: self._space.actions(participant, self._now).answer())
+        from mew.protocol.explain import list_actions
+
+        return self._answer_of(lambda: list_actions(self._space, participant, self._now).answer())
 
     def explain(self, participant: str, message: bytes) -> dict[str, Any]:
-        return self._answer_of(lambda: self._space.explain(participant, message, self._now).answer())
+        from mew.protocol.explain import explain_message
+
+        return self._answer_of(lambda: explain_message(self._space, participant, message, self._now).answer())
 
     def _answer_of(self, ask: Any) -> dict[str, Any]:
         from mew.protocol import ProtocolError

@@ -264,7 +264,7 @@ async def _watch(target: GatewayTarget, following: EventFeed) -> None:
 
     options: dict[str, Any] = {"on_reconnected": lambda _: following.put(FeedNotice("reconnected after a disconnect"))}
     async with connect(target.socket_url, space=target.space, token=target.token, **options) as space:
-        async for message in space.messages(on_missed=missed):
+        async for message in space.messages(on_overflow=missed):
             if isinstance(message, Frame):
                 now = rfc3339(int(time.time() * 1_000_000))
                 event = FeedEvent(

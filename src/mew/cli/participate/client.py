@@ -107,11 +107,11 @@ async def _connect(at: GatewayTarget, pipes: Pipes, stay: float | None) -> int:
     async with mew.connect(at.url, space=at.space, token=at.token, participant=at.participant) as space:
         sender = LineSender(space)
         conversation = _Conversation(space, sender, client_io.PipeWriter(sink))
-        print_note(f"{space.me} is in space {space.id}")
+        print_note(f"{space.participant_id} is in space {space.id}")
         for_ever = stay is None and sink != client_io.STDOUT
         speaking = conversation.send_lines(client_io.PipeLines(source), None if for_ever else stay or 0.0)
-        await conversation.hold(speaking, stopped)
-    return int(sender.in_doubt)
+        await conversation.run(speaking, stopped)
+    return int(sender.uncertain)
 
 
 class _Conversation:
@@ -124,11 +124,11 @@ class _Conversation:
         self._writer = writer
         self._messages: Subscription[Message] = space.messages(on_overflow=_missed)
 
-    async def hold(self, speaking: Coroutine[Any, Any, None], stopped: asyncio.Event) -> None:
+    async def run(self, speaking: Coroutine[Any, Any, None], stopped: asyncio.Event) -> None:
         """Run until sending or receiving ends, or until the command is stopped."""
         hearing = asyncio.create_task(self._receive(), name="mew client: receive")
         saying = asyncio.create_task(speaking, name="mew client: send")
-        making_sure = asyncio.create_task(self._sender.make_sure(), name="mew client: check")
+        making_sure = asyncio.create_task(self._sender.confirm_delivery(), name="mew client: check")
         stopping = asyncio.create_task(stopped.wait(), name="mew client: wait for stop")
         tasks = (hearing, saying, making_sure, stopping)
         try:
@@ -154,8 +154,7 @@ class _Conversation:
         if welcome is not None:
             await self._writer.write(encode_message(welcome))
         async for message in self._messages:
-            if not self._sender.answers_us(message):
-                await self._writer.write(encode_message(message))
+            await self._writer.write(encode_message(message))
 
     async def send_lines(self, lines: "PipeLines", stay: float | None) -> None:
         """Send each line, then wait until all are accepted, and for `stay` seconds more; None waits forever."""
@@ -174,7 +173,7 @@ class _Conversation:
         if stay is None:
             await asyncio.Event().wait()
         else:
-            await self._sender.all_taken()
+            await self._sender.wait_until_accepted()
             await asyncio.sleep(stay)
 
 

@@ -127,14 +127,14 @@ def _finishing(done: "asyncio.Future[None]") -> Callable[[], None]:
     return lambda: None if done.done() else done.set_result(None)
 
 
-WINDOW: Final = 500
+MAX_IN_FLIGHT: Final = 500
 """Maximum number of lines in flight. Further lines wait until these are accepted."""
 RATE: Final = 0.9 * Limits().envelopes_per_second
-BURST: Final = Limits().envelope_burst - 2 * WINDOW
+BURST: Final = Limits().envelope_burst - 2 * MAX_IN_FLIGHT
 """Below the default limit of a gateway: our own queries count too, and lines may arrive in bursts."""
-TURN_SECONDS: Final = 0.05
-PAUSE_SECONDS: Final = 0.25
-PONG_SECONDS: Final = 5.0
+POLL_SECONDS: Final = 0.05
+CONFIRM_SECONDS: Final = 0.25
+PONG_TIMEOUT: Final = 5.0
 _FRAME: Final = b"#"
 
 
@@ -143,85 +143,85 @@ class LineSender:
 
     def __init__(self, space: Space) -> None:
         """Start with no lines."""
-        self.on_their_way: list[int] = []
+        self.in_flight: list[int] = []
         """The numbers of lines that were sent and may not have been accepted."""
-        self.in_doubt = False
+        self.uncertain = False
         """Whether the outcome of any line is unknown, for example because its connection broke."""
         self._space = space
-        self._over: Connection | None = None
-        self._anything = asyncio.Event()
+        self._connection: Connection | None = None
+        self._lines_sent = asyncio.Event()
         self._rate = Bucket(RATE, BURST, _now())
 
     async def send(self, number: int, message: bytes) -> None:
         """Send a line once, as soon as there is a writable connection."""
         if not message.startswith(_FRAME):
             while not self._rate.spend(_now()):
-                await asyncio.sleep(TURN_SECONDS)
+                await asyncio.sleep(POLL_SECONDS)
         connection = await self._writable()
-        self._look_for_lost()
+        self._check_connection()
         connection.send_raw(message)
-        self._over = connection
-        self.on_their_way.append(number)
-        self._anything.set()
-        if len(self.on_their_way) >= WINDOW:
-            await self.all_taken()
+        self._connection = connection
+        self.in_flight.append(number)
+        self._lines_sent.set()
+        if len(self.in_flight) >= MAX_IN_FLIGHT:
+            await self.wait_until_accepted()
 
     async def _writable(self) -> Connection:
         while True:
             try:
                 return await self._space.session.writable()
             except ConnectionLost:
-                self._look_for_lost()
+                self._check_connection()
                 await self._space.connected()
 
-    async def all_taken(self) -> None:
+    async def wait_until_accepted(self) -> None:
         """Wait until all lines are accepted. Reconnects are waited for."""
         while True:
-            self._look_for_lost()
-            last = self.on_their_way[-1] if self.on_their_way else 0
+            self._check_connection()
+            last = self.in_flight[-1] if self.in_flight else 0
             try:
                 await self._space.flush()
             except ConnectionLost:
-                self._look_for_lost()
+                self._check_connection()
                 await self._space.connected()
             except RateLimited:
-                self._doubt("the gateway accepts no more lines at the moment")
+                self._give_up("the gateway accepts no more lines at the moment")
             else:
-                self._passed(last)
+                self._accepted(last)
                 return
 
-    async def make_sure(self) -> None:
+    async def confirm_delivery(self) -> None:
         """Check after each batch of lines that it arrived. Otherwise a much later disconnect puts all in doubt."""
         while True:
-            await self._anything.wait()
-            await asyncio.sleep(PAUSE_SECONDS)
-            self._anything.clear()
-            if self._over is not None and self.on_their_way:
-                await self._arrived(self._over, self.on_their_way[-1])
+            await self._lines_sent.wait()
+            await asyncio.sleep(CONFIRM_SECONDS)
+            self._lines_sent.clear()
+            if self._connection is not None and self.in_flight:
+                await self._confirm(self._connection, self.in_flight[-1])
 
-    async def _arrived(self, connection: Connection, last: int) -> None:
+    async def _confirm(self, connection: Connection, last: int) -> None:
         """Check with a ping: its answer also follows all earlier lines, and the journal does not record it."""
         try:
-            async with asyncio.timeout(PONG_SECONDS):
+            async with asyncio.timeout(PONG_TIMEOUT):
                 await connection.ping()
         except ConnectionLost:
-            self._look_for_lost()
+            self._check_connection()
         except TimeoutError:
-            self._anything.set()
+            self._lines_sent.set()
         else:
-            self._passed(last)
+            self._accepted(last)
 
-    def _passed(self, last: int) -> None:
-        self.on_their_way = [number for number in self.on_their_way if number > last]
+    def _accepted(self, last: int) -> None:
+        self.in_flight = [number for number in self.in_flight if number > last]
 
-    def _look_for_lost(self) -> None:
-        if self._over is not self._space.connection:
-            self._doubt("the connection broke")
+    def _check_connection(self) -> None:
+        if self._connection is not self._space.connection:
+            self._give_up("the connection broke")
 
-    def _doubt(self, why: str) -> None:
-        lines, self.on_their_way, self._over = self.on_their_way, [], None
+    def _give_up(self, why: str) -> None:
+        lines, self.in_flight, self._connection = self.in_flight, [], None
         if lines:
-            self.in_doubt = True
+            self.uncertain = True
             which = f"line {lines[0]}" if len(lines) == 1 else f"lines {lines[0]} to {lines[-1]}"
             print_note(f"{why}: {which} may be lost")
 

@@ -112,7 +112,7 @@ class Terminal(App[int]):
     def on_mount(self) -> None:
         """Start receiving messages and drawing."""
         self.query_one(InputPrompt).focus()
-        self._show(notice_text(f"You are {self.space.me} in {self.space.id}. /help lists the commands."))
+        self._show(notice_text(f"You are {self.space.participant_id} in {self.space.id}. /help lists the commands."))
         self._listen()
         self._follow()
         self._heed_proposals()
@@ -140,7 +140,7 @@ class Terminal(App[int]):
 
     def _take(self, envelope: Envelope) -> None:
         if envelope.kind == "chat":
-            if envelope.sender == self.space.me:
+            if envelope.sender == self.space.participant_id:
                 self.desk.sent_chat = envelope
             else:
                 self.desk.received_chat = envelope
@@ -277,9 +277,11 @@ class Terminal(App[int]):
         self._streams.update(widgets.streams(view, self._rates, width))
         state = "" if self.space.connection is not None else " · NOT CONNECTED"
         recipients = f" · to {', '.join(self.desk.targets)}" if self.desk.targets else ""
-        open_ones = [proposal for proposal in (view.proposals or {}).values() if proposal.proposer != self.space.me]
+        open_ones = [
+            proposal for proposal in (view.proposals or {}).values() if proposal.proposer != self.space.participant_id
+        ]
         waiting = f" · {len(open_ones)} to approve (F3)" if open_ones else ""
-        head = f"{self.space.id} · {self.space.me}{recipients}{waiting}{state}"
+        head = f"{self.space.id} · {self.space.participant_id}{recipients}{waiting}{state}"
         self._head.update(Text(head, no_wrap=True, overflow="ellipsis"))
 
     def _clear(self) -> None:

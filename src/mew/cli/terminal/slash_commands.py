@@ -101,7 +101,7 @@ async def _status(desk: CommandContext, words: Words) -> str:
     if not words:
         where = "connected" if desk.space.connection is not None else "not connected"
         recipients = ", ".join(desk.targets) or "all participants"
-        return f"{desk.space.me} in {desk.space.id}, {where}; sending to {recipients}"
+        return f"{desk.space.participant_id} in {desk.space.id}, {where}; sending to {recipients}"
     status = await desk.space.status(words[0], words[1:], timeout=10)
     return f"{words[0]}: {msgspec.json.encode(status.payload).decode()}"
 

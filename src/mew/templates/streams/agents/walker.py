@@ -35,7 +35,7 @@ async def agent(space: Space) -> None:
 async def own_stream(space: Space) -> Stream:
     """Return the stream from before the connection broke, or a new one."""
     for stream_id, entry in space.view.streams.items():
-        if entry.owner == space.me and entry.status == "live":
+        if entry.owner == space.participant_id and entry.status == "live":
             return space.stream(stream_id)
     stream = await space.announce_stream([Position], desired_id="positions", description="the position of the walker")
     await stream.start()

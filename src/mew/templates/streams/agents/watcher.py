@@ -32,8 +32,6 @@ async def agent(space: Space) -> None:
         received += 1
         if at is not None and received % REPORT_EVERY == 1:
             try:
-                await space.chat(
-                    f"{frame.stream_id}: {received} seen, {missed} missed, now at ({at.x}, {at.y})"
-                )
+                await space.chat(f"{frame.stream_id}: {received} seen, {missed} missed, now at ({at.x}, {at.y})")
             except (ConnectionLost, ProtocolError):
                 await space.connected()
