@@ -66,17 +66,17 @@ async def test_lines_that_have_been_taken_are_not_in_doubt_when_the_connection_b
         proxied(gateway.port) as (proxy, url),
         mew.connect(url, token=token_of(tmp_path, "bob")) as bob,
     ):
-        output = LineSender(bob)
-        making_sure = await begun(output.confirm_delivery())
-        await output.send(1, b'{"kind":"chat","payload":{"text":"one"}}')
-        assert output.in_flight == [1]
-        await until(lambda: output.in_flight == [])
+        sender = LineSender(bob)
+        making_sure = await begun(sender.confirm_delivery())
+        await sender.send(1, b'{"kind":"chat","payload":{"text":"one"}}')
+        assert sender.in_flight == [1]
+        await until(lambda: sender.in_flight == [])
         proxy.cut()
         await until(lambda: bob.connection is None)
-        await output.send(2, b'{"kind":"chat","payload":{"text":"two"}}')
-        await output.wait_until_accepted()
+        await sender.send(2, b'{"kind":"chat","payload":{"text":"two"}}')
+        await sender.wait_until_accepted()
         await ended(making_sure)
-        assert not output.uncertain
+        assert not sender.uncertain
     assert capsys.readouterr().err == ""
 
 
