@@ -112,4 +112,6 @@ def answer_line(answer: dict[str, Any]) -> str:
 
 
 def _plain_value(value: Any) -> str:
-    return ",".join(map(str, value)) if isinstance(value, list) else str(value)
+    if isinstance(value, list):
+        return ",".join(map(str, value))
+    return as_json(value) if isinstance(value, dict) else str(value)
