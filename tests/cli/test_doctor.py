@@ -99,8 +99,8 @@ def test_a_port_that_is_taken_is_noted(tmp_path: Path) -> None:
 def test_a_machine_that_is_not_fit_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(doctor, "RELEASED", time.time() + 1000)
     monkeypatch.setattr(doctor, "TOO_LITTLE", 2**70)
-    monkeypatch.setattr(doctor, "OLDEST", (99, 0))
-    monkeypatch.setattr(doctor, "FEW_FILES", 2**62)
+    monkeypatch.setattr(doctor, "MIN_PYTHON", (99, 0))
+    monkeypatch.setattr(doctor, "MIN_OPEN_FILES", 2**62)
     monkeypatch.setitem(doctor.EXTRAS, "server", ("no_such_module",))
     monkeypatch.setitem(doctor.EXTRAS, "kafka", ("no_such_module.below",))
     checks = found(tmp_path)

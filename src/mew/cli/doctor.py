@@ -74,7 +74,7 @@ def _lines(rows: Iterable[tuple[str, str, str]]) -> list[str]:
 
 
 State: TypeAlias = Literal["ok", "note", "wrong"]
-MIN_CLOCK: Final = (3, 11)
+MIN_PYTHON: Final = (3, 11)
 LITTLE: Final = 2**30
 TOO_LITTLE: Final = 100 * 2**20
 """Bytes of disk."""
@@ -126,8 +126,8 @@ def look(directory: Path, *, deep: bool = False) -> list[DoctorCheck]:
 
 def _python() -> DoctorCheck:
     running = ".".join(map(str, sys.version_info[:3]))
-    if sys.version_info < MIN_CLOCK:
-        return DoctorCheck("python", "wrong", f"{running}: mew needs {'.'.join(map(str, MIN_CLOCK))} or newer")
+    if sys.version_info < MIN_PYTHON:
+        return DoctorCheck("python", "wrong", f"{running}: mew needs {'.'.join(map(str, MIN_PYTHON))} or newer")
     return DoctorCheck("python", "ok", f"{running}, mew {__version__}")
 
 

@@ -279,7 +279,7 @@ def test_lines_and_chunks_and_prefixed_pieces() -> None:
 
 
 def test_while_nothing_comes_somebody_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(stream_feed, "PATIENCE", 0.01)
+    monkeypatch.setattr(stream_feed, "IDLE_SECONDS", 0.01)
     reader, writer = os.pipe()
     with os.fdopen(reader, "rb") as source:
         assert list(read_pieces(source, ChunkOptions(), lambda: _pour(writer, b"at last\n"))) == ["at last"]
