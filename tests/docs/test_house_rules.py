@@ -35,7 +35,6 @@ OPTIONAL = "imported only with an optional dependency"
 ENTRY = "the entry point of a process"
 PURE = "pure: tested without the effects of its importer"
 SINGLE_IMPORTERS = {
-    "agents/arithmetic.py": SUBJECT,
     "agents/calculator.py": ENTRY,
     "agents/echo.py": ENTRY,
     "agents/fulfiller.py": ENTRY,
@@ -43,15 +42,14 @@ SINGLE_IMPORTERS = {
     "bridge/bridge.py": SUBJECT,
     "bridge/mcp_session.py": SUBJECT,
     "bridge/stdio.py": SUBJECT,
-    "cli/default_command.py": "imported only if a bare `mew` needs it",
+    "cli/observe/feed.py": SUBJECT,
+    "cli/observe/tail.py": SUBJECT,
     "cli/participate/client_io.py": SUBJECT,
     "cli/participate/stream.py": SUBJECT,
     "cli/participate/stream_tail.py": SUBJECT,
     "cli/pipeline/watch.py": OPTIONAL,
-    "cli/space/clean.py": SUBJECT,
     "cli/space/templates.py": SUBJECT,
     "cli/terminal/app.py": OPTIONAL,
-    "cli/terminal/approval.py": OPTIONAL,
     "cli/terminal/slash_commands.py": OPTIONAL,
     "cli/terminal/widgets.py": OPTIONAL,
     "client/mcp/functions.py": SUBJECT,

@@ -344,11 +344,11 @@ def tables_command(*, place: LakeLocation = _here, json: _Flag = False) -> int:
     json
         Print one JSON object per table.
     """
-    from mew.cli.pipeline.query import batch_summary
+    from mew.cli.pipeline.query import table_lines
     from mew.pipeline.lake.lake import Lake
 
     _, lake = _places(place)
-    for line in batch_summary(Lake(lake), json=json):
+    for line in table_lines(Lake(lake), json=json):
         print(line)
     return 0
 

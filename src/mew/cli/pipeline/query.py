@@ -132,7 +132,7 @@ def _behind(lag: "Lag | None") -> str:
     return f"{lag.positions:,} behind, {lag.seconds:.1f} s"
 
 
-def batch_summary(lake: "Lake", *, json: bool) -> Iterator[str]:
+def table_lines(lake: "Lake", *, json: bool) -> Iterator[str]:
     """Yield one line per table and per view of a format."""
     from mew.pipeline.lookup import query
     from mew.pipeline.lookup.typed import format_views
