@@ -203,18 +203,18 @@ def test_what_was_done_to_tokens_while_no_gateway_ran_is_on_record_at_the_next_s
         by_gateway("token_revoked", "screen", observer=True),
     ]
     assert run_once(directory) == []
-    assert stat.S_IMODE(folder.known.stat().st_mode) == 0o600
-    kept = folder.known.read_text(encoding="utf-8")
+    assert stat.S_IMODE(folder.state_file.stat().st_mode) == 0o600
+    kept = folder.state_file.read_text(encoding="utf-8")
     assert not [each for each in ("alices-second", folder.stored_token("bob") or "bob") if each in kept]
 
 
 def test_a_space_that_ran_before_such_changes_were_kept_begins_with_none(directory: Path) -> None:
     run_once(directory)
     for damage in ("", "{", '{"participants": 1}'):
-        TokenFolder(directory).known.write_text(damage, encoding="utf-8")
+        TokenFolder(directory).state_file.write_text(damage, encoding="utf-8")
         TokenFolder(directory).replace("bob")
         assert run_once(directory) == []
-    TokenFolder(directory).known.unlink()
+    TokenFolder(directory).state_file.unlink()
     assert run_once(directory) == []
 
 
@@ -235,7 +235,7 @@ def changed_programs(directory: Path, programs: str) -> dict[str, tuple[Any, Any
     *_, told = [each for each in run_once(directory) if each["action"] == "configuration_changed"]
     assert run_once(directory) == []
     assert not any(name in msgspec.json.encode(told).decode() for name in ("alices-own", "bobs-own", KEY))
-    assert KEY not in TokenFolder(directory).known.read_text(encoding="utf-8")
+    assert KEY not in TokenFolder(directory).state_file.read_text(encoding="utf-8")
     return {each["key"]: (each["before"], each["after"]) for each in told["changes"]}
 
 
@@ -288,7 +288,7 @@ def test_arguments_that_may_hold_a_secret_are_on_record_by_their_digest(director
 def test_programs_that_an_earlier_version_did_not_keep_are_no_change(directory: Path) -> None:
     written(directory, PROGRAMS)
     run_once(directory)
-    known = TokenFolder(directory).known
+    known = TokenFolder(directory).state_file
     kept = msgspec.json.decode(known.read_bytes())
     assert kept.pop("programs").keys() == {"files", "cat"}
     known.write_bytes(msgspec.json.encode(kept))
