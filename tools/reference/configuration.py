@@ -158,7 +158,7 @@ PARTS: Final = (
         "journal.kafka",
         "[Shipping](../journal.md#shipping-to-kafka), by a process that the gateway starts, restarts and stops.",
         added=(
-            Key("to", "text", NONE, f"The brokers and the topic: `{FORM}`. Required."),
+            Key("to", "text", NONE, f"The brokers and the topic: `{TOPIC_URL_FORM}`. Required."),
             Key("topic", "text", NONE, "The topic, if `to` does not contain one."),
         ),
     ),

@@ -24,7 +24,7 @@ from mew.config.models import (
     UnadmittedLimits,
 )
 from mew.config.yaml_source import ConfigValue, decode_fields, decode_value, file_keys, read_yaml
-from mew.journal.kafka.address import FORM, InvalidTopicUrl, TopicUrl, read_address
+from mew.journal.kafka.address import TOPIC_URL_FORM, InvalidTopicUrl, TopicUrl, parse_topic_url
 from mew.journal.settings import JournalSettings
 from mew.protocol import kinds
 from mew.protocol.capabilities import CHAT_ONLY, Capability, read_capability
@@ -325,7 +325,7 @@ def _read_kafka(section: ConfigValue, *, enabled: bool) -> TopicUrl | None:
     topic_type = Annotated[str, msgspec.Meta(description="the name of a topic")]
     topic_name = None if topic is None else decode_value(topic, topic_type)
     try:
-        return read_address(decode_value(url, Annotated[str, msgspec.Meta(description=FORM)]), topic_name)
+        return parse_topic_url(decode_value(url, Annotated[str, msgspec.Meta(description=TOPIC_URL_FORM)]), topic_name)
     except InvalidTopicUrl as error:
         raise url.error(str(error)) from None
 

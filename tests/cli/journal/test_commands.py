@@ -39,9 +39,9 @@ def run(folder: Path, *arguments: str) -> tuple[int, str, str]:
 
 
 def succeeds(folder: Path, *arguments: str) -> str:
-    code, output, errors = run(folder, *arguments)
+    code, said, errors = run(folder, *arguments)
     assert (code, errors) == (0, "")
-    return output
+    return said
 
 
 def until(condition: Callable[[], Any]) -> None:
@@ -81,7 +81,7 @@ def test_what_a_gateway_has_recorded_is_found_from_the_directory_of_its_space(tm
 
 def test_where_there_is_no_journal_that_is_said_in_a_line(tmp_path: Path) -> None:
     looked = f"{tmp_path}/.mew/space.yaml and {tmp_path}/space.yaml"
-    yaml = f"mew: no space.yaml found: looked for {looked}; create a space with `mew init`\n"
+    yaml = f"mew: no space.yaml here: looked for {looked}; `mew init` makes a space\n"
     assert run(tmp_path, "info") == (2, "", yaml)
     assert run(tmp_path, "verify", *IN) == (2, "", "mew: no journal at journal\n")
     (tmp_path / "space.yaml").write_text(SPACE, encoding="utf-8")
@@ -125,14 +125,14 @@ def test_info_tells_what_there_is_in_lines_or_as_json(tmp_path: Path, fixture: J
         "last_checkpoint": 60,
         "epochs": ["first"],
     }
-    result = succeeds(tmp_path, "info", *IN)
+    told = succeeds(tmp_path, "info", *IN)
     for line in (
         "records     62 (positions 0 to 61)",
         "events      frame 30, envelope 20, frame_rejected 10, checkpoint 1, start 1",
         "checkpoints 1, the last at position 60",
         "epochs      1, the last first",
     ):
-        assert line in result.splitlines()
+        assert line in told.splitlines()
 
 
 def test_verify_says_what_is_damaged_and_where_and_fails(tmp_path: Path, fixture: JournalFixture) -> None:
@@ -146,14 +146,14 @@ def test_verify_says_what_is_damaged_and_where_and_fails(tmp_path: Path, fixture
     frames = fixture.folder.segments()[1].frames
     data = frames.read_bytes()
     frames.write_bytes(data[:100] + b"!" + data[101:])
-    code, result, errors = run(tmp_path, "verify", *IN)
+    code, told, errors = run(tmp_path, "verify", *IN)
     assert (code, errors) == (1, "")
-    assert result.startswith(f"damaged: {frames.relative_to(tmp_path)}: between bytes ")
-    assert "lab: damaged: 36 records" in result
-    code, result, errors = run(tmp_path, "verify", *IN, "--json")
-    assert [problem["sort"] for problem in json.loads(result)["problems"]] == ["damage", "torn"]
-    code, result, errors = run(tmp_path, "export", *IN)
-    assert (code, len(result.splitlines())) == (1, 12)
+    assert told.startswith(f"damaged: {frames.relative_to(tmp_path)}: row group 0: its checksum is wrong")
+    assert "lab: damaged: 36 records" in told
+    code, told, errors = run(tmp_path, "verify", *IN, "--json")
+    assert [problem["sort"] for problem in json.loads(told)["problems"]] == ["damage", "torn"]
+    code, told, errors = run(tmp_path, "export", *IN)
+    assert (code, len(told.splitlines())) == (1, 12)
     wrong = f"mew: {frames.relative_to(tmp_path)}: its checksum is wrong"
     assert errors == f"{wrong}\n"
     code, _, errors = run(tmp_path, "export", *IN, "-o", "out.jsonl")
@@ -186,13 +186,13 @@ def test_tail_shows_those_that_are_wanted_however_far_back_they_are(tmp_path: Pa
 
 
 def test_what_participants_say_cannot_move_a_cursor(tmp_path: Path) -> None:
-    stored = Kept(tmp_path)
+    fixture = JournalFixture(tmp_path)
     text = b'{"text":"\x1b[2J\r\n"}'
-    stored.write([Record(0, NOON, "envelope", "al\x1bice", "chat\n", size=len(text), payload=text)])
-    output = succeeds(tmp_path, "tail", *IN)
-    assert output.count("\n") == 1
-    assert output.rstrip("\n").isprintable()
-    assert "al\\x1bice" in output
+    fixture.write([Record(0, NOON, "envelope", "al\x1bice", "chat\n", size=len(text), payload=text)])
+    said = succeeds(tmp_path, "tail", *IN)
+    assert said.count("\n") == 1
+    assert said.rstrip("\n").isprintable()
+    assert "al\\x1bice" in said
 
 
 def test_tail_goes_on_with_what_is_written_until_it_is_interrupted(tmp_path: Path, fixture: JournalFixture) -> None:
@@ -230,11 +230,11 @@ def seen_on_terminal(folder: Path, stream: str, *arguments: str) -> bytes:
     streams: dict[str, Any] = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL, stream: theirs}
     process = subprocess.Popen(command(*arguments), cwd=folder, env={**environ, "TERM": "xterm"}, **streams)
     os.close(theirs)
-    screen = b""
+    shown = b""
     try:
         while select.select([ours], [], [], SECONDS)[0]:
             try:
-                screen += os.read(ours, 4096)
+                shown += os.read(ours, 4096)
             except OSError:  # the last one has closed it
                 break
         assert process.wait(SECONDS) == 0
@@ -242,7 +242,7 @@ def seen_on_terminal(folder: Path, stream: str, *arguments: str) -> bytes:
         process.kill()
         process.communicate()
         os.close(ours)
-    return screen
+    return shown
 
 
 def test_colours_and_progress_are_for_terminals_only(tmp_path: Path, fixture: JournalFixture) -> None:
@@ -255,9 +255,9 @@ def test_colours_and_progress_are_for_terminals_only(tmp_path: Path, fixture: Jo
 # For other programs
 
 
-def test_files_are_named_for_other_engines(tmp_path: Path, kept: Kept) -> None:
-    segments = kept.folder.segments()
-    control, frames = ([str(getattr(item, part)) for item in segments] for part in ("control", "frames"))
+def test_files_are_named_for_other_engines(tmp_path: Path, fixture: JournalFixture) -> None:
+    segments = fixture.folder.segments()
+    control, frames = ([str(getattr(each, part)) for each in segments] for part in ("control", "frames"))
     both = [path for pair in zip(control, frames, strict=True) for path in pair]
     assert succeeds(tmp_path, "files", *IN).splitlines() == both
     assert succeeds(tmp_path, "files", *IN, "--control").splitlines() == control
@@ -267,19 +267,19 @@ def test_files_are_named_for_other_engines(tmp_path: Path, kept: Kept) -> None:
 def test_the_statement_for_duckdb_can_be_run_as_it_is(tmp_path: Path) -> None:
     odd = tmp_path / "it's [odd]*"
     odd.mkdir()
-    stored = varied(odd)
-    for selection, expected in (((), stored.records), (("--control",), stored.control)):
-        matches = duckdb.sql(succeeds(odd, "files", *IN, "--sql", *selection))
-        assert matches is not None
-        positions = [row[matches.columns.index("position")] for row in matches.fetchall()]
+    fixture = varied(odd)
+    for wanted, expected in (((), fixture.records), (("--control",), fixture.control)):
+        found = duckdb.sql(succeeds(odd, "files", *IN, "--sql", *wanted))
+        assert found is not None
+        positions = [row[found.columns.index("position")] for row in found.fetchall()]
         assert positions == [record.position for record in expected if record.position < 42]
-        assert {"space", "date", "hour"} <= set(matches.columns)
+        assert {"space", "date", "hour"} <= set(found.columns)
 
 
 def test_what_is_not_sealed_has_no_files(tmp_path: Path) -> None:
-    Kept(tmp_path).append()
-    code, output, errors = run(tmp_path, "files", *IN)
-    assert (code, output) == (0, "")
+    JournalFixture(tmp_path).append()
+    code, said, errors = run(tmp_path, "files", *IN)
+    assert (code, said) == (0, "")
     assert errors == "mew: nothing is sealed yet in space 'lab': its records are in journal/.log/lab\n"
 
 
@@ -287,21 +287,21 @@ def test_records_are_exported_as_lines_to_a_file_or_on_standard_output(tmp_path:
     lines = succeeds(tmp_path, "export", *IN).splitlines()
     assert [json.loads(line)["position"] for line in lines] == list(range(60))
     assert succeeds(tmp_path, "export", *IN, "-o", "-").splitlines() == lines
-    code, output, errors = run(tmp_path, "export", *IN, "--to", "jsonl", "-o", "out.jsonl", "--event", "frame")
-    assert (code, output, errors) == (0, "", "wrote 30 records to out.jsonl\n")
+    code, said, errors = run(tmp_path, "export", *IN, "--to", "jsonl", "-o", "out.jsonl", "--event", "frame")
+    assert (code, said, errors) == (0, "", "wrote 30 records to out.jsonl\n")
     written = (tmp_path / "out.jsonl").read_text(encoding="utf-8").splitlines()
     assert written == [line for line in lines if json.loads(line)["event"] == "frame"]
 
 
 def test_records_are_exported_as_mcap(tmp_path: Path, fixture: JournalFixture) -> None:
     arguments = ("export", *IN, "--to", "mcap")
-    code, output, errors = run(tmp_path, *arguments, "-o", "out.mcap", "--stream", "moves")
-    assert (code, output, errors) == (0, "", "wrote 50 records to out.mcap\n")
+    code, said, errors = run(tmp_path, *arguments, "-o", "out.mcap", "--stream", "moves")
+    assert (code, said, errors) == (0, "", "wrote 50 records to out.mcap\n")
     with (tmp_path / "out.mcap").open("rb") as file:
         topics = [channel.topic for _, channel, _ in make_reader(file).iter_messages()]
     assert {topic: topics.count(topic) for topic in topics} == {"lab/moves/bob": 40, "lab/events": 10}
-    code, output, errors = run(tmp_path, *arguments)
-    assert (code, output) == (2, "")
+    code, said, errors = run(tmp_path, *arguments)
+    assert (code, said) == (2, "")
     assert errors == "mew: an MCAP file cannot be written to standard output: give a file with --output\n"
 
 
@@ -320,9 +320,9 @@ def test_without_the_library_mcap_the_extra_is_named_and_no_file_is_left(
 
 
 def test_an_export_that_is_interrupted_leaves_no_file(tmp_path: Path) -> None:
-    stored = Kept(tmp_path)
+    fixture = JournalFixture(tmp_path)
     for first in range(0, 400_000, 20_000):
-        stored.write([FrameBatch(first, NOON, "bob", "moves", first + 1, 7, [b"#moves#x"] * 20_000)])
+        fixture.write([FrameBatch(first, NOON, "bob", "moves", first + 1, 7, [b"#moves#x"] * 20_000)])
     process = subprocess.Popen(
         command("export", *IN, "-o", "out.jsonl"), cwd=tmp_path, env=environment(), stderr=subprocess.PIPE, text=True
     )
@@ -338,8 +338,8 @@ def test_an_export_that_is_interrupted_leaves_no_file(tmp_path: Path) -> None:
 
 
 def test_a_reader_that_has_had_enough_ends_it_quietly(tmp_path: Path) -> None:
-    stored = Kept(tmp_path)
-    stored.write([FrameBatch(0, NOON, "bob", "moves", 1, 7, [b"#moves#x"] * 20_000)])
+    fixture = JournalFixture(tmp_path)
+    fixture.write([FrameBatch(0, NOON, "bob", "moves", 1, 7, [b"#moves#x"] * 20_000)])
     for arguments in (("export", *IN), ("tail", *IN, "-n", "20000")):
         process = subprocess.Popen(
             command(*arguments), cwd=tmp_path, env=environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE
@@ -366,14 +366,14 @@ def test_an_hour_that_is_damaged_is_left_as_it_is(tmp_path: Path, fixture: Journ
     control = fixture.folder.segments()[0].control
     data = control.read_bytes()
     control.write_bytes(data[:100] + b"!" + data[101:])
-    code, output, errors = run(tmp_path, "compact", *IN)
-    assert (code, output) == (1, "")
+    code, said, errors = run(tmp_path, "compact", *IN)
+    assert (code, said) == (1, "")
     assert errors == f"mew: {control.relative_to(tmp_path)}: its checksum is wrong\n"
     assert len(fixture.folder.segments()) == 3
 
 
 @pytest.mark.parametrize("name", ["info", "verify", "tail", "files", "export", "compact"])
 def test_help_shows_examples_of_each_command(tmp_path: Path, name: str) -> None:
-    output = succeeds(tmp_path, name, "--help")
-    assert f"  mew journal {name}" in output
-    assert "--journal" in output
+    said = succeeds(tmp_path, name, "--help")
+    assert f"  mew journal {name}" in said
+    assert "--journal" in said

@@ -125,7 +125,7 @@ def _checkpoints(info: "JournalStats") -> str:
     return "none" if info.last_checkpoint is None else f"{count:,}, the last at position {info.last_checkpoint:,}"
 
 
-def verification_text(report: "Report") -> str:
+def verification_text(report: "VerificationReport") -> str:
     """Return the result of a verification as text, the problems first."""
     lines = [f"{_SORTS[problem.sort]}: {problem}" for problem in report.problems]
     if report.first is None or report.last is None:

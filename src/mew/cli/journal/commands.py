@@ -68,7 +68,7 @@ def verify_command(*, place: JournalLocation = _here, json: _Flag = False) -> in
         Print the result as one JSON object.
     """
     from mew.cli.common.render import verification_text
-    from mew.journal.verify import verify as check
+    from mew.journal.verify import verify_journal as check
 
     folder = journal_folder(place)
     with bar("verifying") as progress:
@@ -104,10 +104,10 @@ def journal_tail_command(
     colours = sys.stdout.isatty() and not os.environ.get("NO_COLOR")
     folder, record_filter = journal_folder(place), filters.record_filter()
     journal = Journal(folder.root, folder.space)
-    records, following = last_of(journal, record_filter, max(number, 0))
+    records, following = last_records(journal, record_filter, max(number, 0))
 
     def show(record: Record) -> None:
-        print(to_json(record).decode() if json else record_line(record, colours=colours), flush=follow)
+        print(record_to_json(record).decode() if json else record_line(record, colours=colours), flush=follow)
 
     for record in records:
         show(record)
@@ -120,9 +120,9 @@ def journal_tail_command(
 def _followed(journal: Journal, record_filter: RecordFilter, start: int) -> Iterator[Record]:
     """Yield the matching records as they are written, even before they are durable on disk."""
     for record in journal.follow(start, control=record_filter.only_control, synced_only=False):
-        if record_filter.is_over(record):
+        if record_filter.is_after_end(record):
             return
-        if record_filter.has(record):
+        if record_filter.selects(record):
             yield record
 
 
@@ -142,7 +142,10 @@ def files_command(
         Print a DuckDB statement that reads the files, instead of their paths.
     """
     folder = journal_folder(place)
-    endings = [ending for ending, selected in ((CONTROL, control), (FRAMES, frames)) if selected] or [CONTROL, FRAMES]
+    endings = [ending for ending, selected in ((CONTROL_SUFFIX, control), (FRAMES_SUFFIX, frames)) if selected] or [
+        CONTROL_SUFFIX,
+        FRAMES_SUFFIX,
+    ]
     if sql:
         print(_statement(folder, endings))
         return 0
@@ -200,7 +203,7 @@ def journal_export_command(
     read: list[int] = []
     try:
         with bar("exporting") as progress, ExitStack() as stack:
-            file = sys.stdout.buffer if output == STDOUT else stack.enter_context(whole_file(output))
+            file = sys.stdout.buffer if output == STDOUT else stack.enter_context(complete_file(output))
             count = write(journal, record_filter, _tracked(journal, record_filter, read, progress), file)
     except (CorruptData, RecordsMissing) as problem:
         before = f"; use --through {read[-1]} to export the records before it" if read and output != STDOUT else ""
@@ -211,7 +214,7 @@ def journal_export_command(
 
 
 def _jsonl(_journal: Journal, record_filter: RecordFilter, records: Iterable[Record], file: IO[bytes]) -> int:
-    return write_jsonl(filter(record_filter.has, records), file)
+    return write_jsonl(filter(record_filter.selects, records), file)
 
 
 def _mcap(journal: Journal, record_filter: RecordFilter, records: Iterable[Record], file: IO[bytes]) -> int:
@@ -222,9 +225,9 @@ def _mcap(journal: Journal, record_filter: RecordFilter, records: Iterable[Recor
 
 def _tracked(journal: Journal, record_filter: RecordFilter, read: list[int], progress: Progress) -> Iterator[Record]:
     """Yield the records in the range. Stores the position of the last one in `read` and updates the progress bar."""
-    begin = max(record_filter.begin(journal), journal.first or 0)
+    begin = max(record_filter.start_position(journal), journal.first or 0)
     end = min(position for position in (journal.last or 0, record_filter.last) if position is not None)
-    for number, record in enumerate(record_filter.range_of(journal)):
+    for number, record in enumerate(record_filter.candidates(journal)):
         if number % _TOLD_EVERY == 0:
             progress(record.position - begin, max(end - begin + 1, 1))
         read[:] = [record.position]
@@ -234,18 +237,18 @@ def _tracked(journal: Journal, record_filter: RecordFilter, read: list[int], pro
 @app.command(name="compact", help_epilogue=_examples("compact", "compact --journal backup/journal"))
 def journal_compact_command(*, place: JournalLocation = _here) -> int:
     """Merge the small files of each finished hour into large ones. A gateway does this automatically."""
-    from mew.journal.compaction import CompactionDeferred, closed_hours, empty_trash
+    from mew.journal.compaction import TRASH_HOURS, CompactionDeferred, compact_hour, empty_trash, hours_to_compact
     from mew.journal.layout import segments_in
 
     folder, now = journal_folder(place), int(time.time() * SECOND)
-    hours = closed_hours(folder, now)
+    hours = hours_to_compact(folder, now)
     failed = False
     with bar("compacting") as progress:
         for number, hour in enumerate(hours):
             progress(number, len(hours))
             before = len(segments_in(hour))
             try:
-                after = len(journal_compact_command(folder, hour))
+                after = len(compact_hour(folder, hour))
                 print(f"{hour.parent.name}/{hour.name}: compacted {before} segments into {after}")
             except (CorruptData, CompactionDeferred) as problem:
                 failed = True

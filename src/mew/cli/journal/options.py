@@ -101,7 +101,7 @@ def journal_folder(place: JournalLocation) -> JournalFolder:
 
         configured = load_config([find_config(Path.cwd())], environ=os.environ).spaces[0]
         root, space = journal_root(configured), space or configured.settings.space_id
-    known_spaces = list(spaces(root))
+    known_spaces = list(spaces_in(root))
     if not known_spaces:
         raise UsageError(f"no journal at {root}")
     if space is None:

@@ -73,7 +73,7 @@ def ship_command(*, to: str, place: JournalLocation = _here, options: ShipOption
     from mew.journal.kafka.address import parse_topic_url
     from mew.journal.kafka.shipper import Shipping, forget_shipper
 
-    address, folders = read_address(to), _folders(place)
+    address, folders = parse_topic_url(to), _folders(place)
     if options.forget:
         for folder in folders:
             forget_shipper(folder, address)
@@ -95,7 +95,7 @@ def ship_command(*, to: str, place: JournalLocation = _here, options: ShipOption
 def _folders(place: JournalLocation) -> list[JournalFolder]:
     if place.journal is None or place.space is not None:
         return [journal_folder(place)]
-    folders = [JournalFolder(place.journal, space) for space in spaces(place.journal)]
+    folders = [JournalFolder(place.journal, space) for space in spaces_in(place.journal)]
     if not folders:
         raise UsageError(f"no journal at {place.journal}")
     return folders
@@ -155,7 +155,7 @@ class _Crew:
         self._stop.set()
 
 
-def _print_event(event: "Told", *, json: bool) -> None:
+def _print_event(event: "ShippingNotice", *, json: bool) -> None:
     from mew.journal.kafka.shipper import ShippingError
 
     if json:
@@ -178,5 +178,5 @@ def _lines(ships: "dict[str, Shipping]", seconds: float) -> Sequence[str]:
     return [
         f"{space}: {figures.records:,} records in {figures.messages:,} messages, {figures.bytes / 10**6:,.1f} MB, "
         f"in {seconds:.1f} s; next position {figures.position:,}"
-        for space, figures in ((space, ship.figures) for space, ship in ships.items())
+        for space, figures in ((space, ship.stats) for space, ship in ships.items())
     ]

@@ -292,9 +292,4 @@ def has_no_journal(error: MewError) -> bool:
 
 def frame_json(event: FeedEvent) -> dict[str, Any]:
     """Return a raw frame as JSON, in the format of an `output_log` (protocol §5)."""
-    data = event.frame or b""
-    try:
-        content = {"encoding": "text", "data": data.decode()}
-    except UnicodeDecodeError:
-        content = {"encoding": "base64", "data": base64.b64encode(data).decode()}
-    return {"frame": {"stream_id": event.stream_id, **content}}
+    return {"frame": frame_body(event.stream_id, event.frame or b"")}

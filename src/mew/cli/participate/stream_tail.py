@@ -153,13 +153,9 @@ def _line(frame: Frame[Any], data: bytes) -> str:
 
 
 def _json(frame: Frame[Any]) -> str:
-    line: dict[str, Any] = {"stream_id": frame.stream_id}
-    if frame.sender is not None:
-        line |= {"from": frame.sender, "sequence": frame.sequence}
-        if frame.format_id is not None:
-            line["format_id"] = frame.format_id
-        return as_json({**line, "content": msgspec.Raw(frame.data)})
-    try:
-        return as_json({**line, "encoding": "text", "data": frame.data.decode()})
-    except UnicodeDecodeError:
-        return as_json({**line, "encoding": "base64", "data": frame.data})
+    if frame.sender is None:
+        return as_json(frame_body(frame.stream_id, frame.data))
+    fields: dict[str, Any] = {"stream_id": frame.stream_id, "from": frame.sender, "sequence": frame.sequence}
+    if frame.format_id is not None:
+        fields["format_id"] = frame.format_id
+    return as_json({**fields, "content": msgspec.Raw(frame.data)})
