@@ -10,7 +10,7 @@ import pytest
 import mew
 from mew.agents import load_agent
 from mew.cli import main
-from mew.cli.common.target import LOOKING
+from mew.cli.common.target import OBSERVER
 from tests.cli.live_gateway import alone, lab, token_of, url_of
 from tests.client.harness import begun, ended, played
 from tests.gateway.raw import Running
@@ -20,8 +20,8 @@ from tests.gateway.raw import Running
 def gateway(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Running]:
     folder = tmp_path / ".mew" / "tokens"
     folder.mkdir(parents=True, mode=0o700)
-    (folder / f"{LOOKING}.observer").touch(mode=0o600)
-    (folder / f"{LOOKING}.observer").write_text("observers-token", encoding="utf-8")
+    (folder / f"{OBSERVER}.observer").touch(mode=0o600)
+    (folder / f"{OBSERVER}.observer").write_text("observers-token", encoding="utf-8")
     with lab(tmp_path) as running:
         alone(tmp_path, monkeypatch)
         yield running

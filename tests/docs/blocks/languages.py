@@ -14,8 +14,7 @@ from typing import Any, Final
 from ruamel.yaml import YAML
 from ruamel.yaml.error import YAMLError
 
-from mew.config.loader import load_config
-from mew.config.models import _SECTIONS
+from mew.config.loader import SECTIONS, load_config
 from mew.errors import MewError
 from mew.protocol.envelope import parse
 from tests.docs.blocks import histories
@@ -133,7 +132,7 @@ def _yaml(page: Page, block: Block) -> None:
         values = list(YAML(typ="safe").load_all(block.source))
     except YAMLError as error:
         raise BlockFailed(f"no YAML: {error}") from error
-    if len(values) == 1 and isinstance(values[0], dict) and ("space" in values[0] or values[0].keys() <= _SECTIONS):
+    if len(values) == 1 and isinstance(values[0], dict) and ("space" in values[0] or values[0].keys() <= SECTIONS):
         text = block.source if "space" in values[0] else f"space: {{id: lab}}\n{block.source}"
         _read_configuration(page.folder.parent / "space.yaml", page.with_free_ports(text))
 
