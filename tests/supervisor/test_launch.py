@@ -9,7 +9,7 @@ import pytest
 from mew._internal.processes import MARK
 from mew.config.loader import load_config
 from mew.config.models import SpaceConfig
-from mew.supervisor.launch import Launch, LaunchEnvironment, fill, launch, launches
+from mew.supervisor.launch import Launch, LaunchEnvironment, fill_in, launch_problem, make_launch
 
 TOKEN = "the-token"
 

@@ -47,7 +47,11 @@ class Lab:
         )
         self.seen: list[dict[str, int]] = []
         self.supervisor = Supervisor(
-            load_config([file], environ={}).spaces[0], world, self.token_for, limits=limits, changed=self.changed
+            load_config([file], environ={}).spaces[0],
+            environment,
+            self.token_for,
+            limits=limits,
+            on_change=self.changed,
         )
 
     def token_for(self, name: str) -> str:

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
+from mew._internal.files import replacing, write_if_absent
 from mew.config import ConfigError
 from mew.config.models import SpaceConfig
 from mew.protocol.authentication import Identity

@@ -11,7 +11,7 @@ import msgspec
 
 from mew._internal.backoff import RestartBudget
 from mew._internal.logging import log
-from mew._internal.processes import is_running, process_start_id, processes_of_run, signal_group
+from mew._internal.processes import processes_of_run, stop_child, stopping
 from mew.config import ConfigError
 from mew.config.models import RestartPolicy
 from mew.supervisor.launch import Launch

@@ -15,6 +15,7 @@ import msgspec
 
 from mew._internal.backoff import Backoff
 from mew._internal.logging import log
+from mew._internal.processes import stop_child
 from mew.config.models import SpaceConfig
 from mew.gateway.journaling import journal_root
 

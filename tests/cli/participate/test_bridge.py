@@ -11,7 +11,13 @@ import mew
 from mew.bridge import BridgeTimeouts, HttpServer, StdioServer
 from mew.cli import main
 from mew.cli.common.target import GatewayTarget
-from mew.cli.participate.bridge import McpServerOptions, Trying, bridge_at, patience_with, stdio_server
+from mew.cli.participate.bridge import (
+    McpServerOptions,
+    RestartOptions,
+    bridge_settings,
+    mcp_server_of,
+    timeouts_of,
+)
 from tests.bridge.harness import odd
 from tests.cli.live_gateway import alone, at_work, lab, token_of, url_of
 from tests.client.harness import played
@@ -32,7 +38,7 @@ async def test_a_server_takes_part_and_both_end_when_told(gateway: Running, tmp_
     async with mew.connect(url_of(gateway), token=token_of(tmp_path, "alice")) as alice:
         with at_work(tmp_path, "bridge", "start", *flags) as process:
             await alice.wait_until(lambda view: "tools" in view.participants)
-            assert [item.name for item in await alice.list_tools("tools")] == ["odd"]
+            assert [each.name for each in await alice.list_tools("tools")] == ["odd"]
             process.send_signal(signal.SIGTERM)
             await alice.wait_until(lambda view: "tools" not in view.participants)
             output, errors = process.communicate(timeout=10)
@@ -44,19 +50,38 @@ def test_options_become_the_settings_of_the_bridge(monkeypatch: pytest.MonkeyPat
     assert mcp_server_of(server, ()) == StdioServer(
         command=("run", "-y", "a b", ""), env={"MORE": "a=b", "LESS": ""}, cwd=Path("inner")
     )
-    assert stdio_server(McpServerOptions(mcp_command="run")) == StdioServer(command=("run",))
-    assert patience_with(Trying(init_timeout=1500, max_reconnects=7)) == BridgeTimeouts(initialize=1.5, restarts=7)
-    assert patience_with(Trying(reconnect=("False",), max_reconnects=7)).restarts == 0
-    assert patience_with(Trying()) == BridgeTimeouts()
-    at = GatewayTarget(url="ws://localhost", space="lab", token="secret", participant="tools")
-    created = bridge_at(at, stdio_server(server), BridgeTimeouts())
-    assert (created.url, created.space, created.token, created.participant) == (
+    assert mcp_server_of(McpServerOptions(mcp_command="run"), ()) == StdioServer(command=("run",))
+    assert mcp_server_of(McpServerOptions(mcp_env="A=1"), ("run", "a,b", "--fast")) == StdioServer(
+        command=("run", "a,b", "--fast"), env={"A": "1"}
+    )
+    monkeypatch.setenv("KEY", "k")
+    over_http = McpServerOptions(http="https://h/mcp", header_env=("X-Key=KEY",))
+    assert mcp_server_of(over_http, ()) == HttpServer(url="https://h/mcp", headers={"X-Key": "k"})
+    restarts = RestartOptions(init_timeout=1500, call_timeout=2500, max_reconnects=7, restart_window=4000)
+    assert timeouts_of(restarts) == BridgeTimeouts(initialize=1.5, call=2.5, restarts=7, window=4)
+    assert timeouts_of(RestartOptions(reconnect=("False",), max_reconnects=7)).restarts == 0
+    assert timeouts_of(RestartOptions()) == BridgeTimeouts()
+    target = GatewayTarget(url="ws://localhost", space="lab", token="secret", participant="tools")
+    settings = bridge_settings(target, mcp_server_of(server, ()), BridgeTimeouts())
+    assert (settings.url, settings.space, settings.token, settings.participant) == (
         "ws://localhost",
         "lab",
         "secret",
         "tools",
     )
-    assert "secret" not in repr(at) + repr(created)
+    assert "secret" not in repr(target) + repr(settings)
+
+
+def test_the_token_can_be_in_another_variable(
+    gateway: Running, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    alone(tmp_path, monkeypatch)
+    monkeypatch.setenv("OTHER", "not a token of this space")
+    target = ["bridge", "start", "-l", "error", "-g", url_of(gateway), "--token-env"]
+    program = ["--", *odd("plain").command]
+    assert main([*target, "OTHER", *program]) == 4
+    assert main([*target, "NONE", *program]) == 2
+    assert "the environment variable NONE does not contain a token" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -57,10 +57,10 @@ def running(folder: Path, *arguments: str) -> Iterator[tuple[subprocess.Popen[st
         stderr=subprocess.PIPE,
     )
     assert process.stdout is not None
-    output = process.stdout.readline()
-    assert output.startswith("listening on ws://localhost:"), output
+    said = process.stdout.readline()
+    assert said.startswith("listening on ws://localhost:"), said
     try:
-        yield process, f"http://127.0.0.1:{output.split(':')[2].split()[0]}"
+        yield process, f"http://127.0.0.1:{said.split(':')[2].split()[0]}"
     finally:
         process.kill()
         process.communicate()
@@ -142,18 +142,18 @@ def test_a_port_that_is_taken_is_named(lab: Path) -> None:
 
 
 def test_without_a_configuration_it_says_where_it_looked(tmp_path: Path) -> None:
-    code, output = fails(tmp_path)
+    code, said = fails(tmp_path)
     assert code == 2
     looked = f"{tmp_path}/.mew/space.yaml and {tmp_path}/space.yaml"
-    assert output == f"mew: no space.yaml found: looked for {looked}; create a space with `mew init`\n"
+    assert said == f"mew: no space.yaml here: looked for {looked}; `mew init` makes a space\n"
 
 
 def test_what_is_wrong_is_said_in_one_line_with_file_line_and_path(lab: Path) -> None:
     (lab / "space.yaml").write_text(SPACE + "  carol: {capabilities: chat}\n", encoding="utf-8")
-    code, output = fails(lab)
+    code, said = fails(lab)
     assert code == 2
-    assert output.count("\n") == 1
-    assert output.startswith(f"mew: {lab}/space.yaml:6: participants.carol.capabilities: expected ")
+    assert said.count("\n") == 1
+    assert said.startswith(f"mew: {lab}/space.yaml:6: participants.carol.capabilities: expected ")
 
 
 def test_two_spaces_are_served_side_by_side(lab: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
@@ -206,17 +206,17 @@ def test_on_a_terminal_it_speaks_to_people_and_in_colours(lab: Path) -> None:
         assert process.stdout is not None
         assert process.stdout.readline().startswith(b"listening on ")
         process.send_signal(signal.SIGTERM)
-        screen = b""
-        while b"stopped" not in screen:
-            screen += os.read(ours, 4096)
+        shown = b""
+        while b"stopped" not in shown:
+            shown += os.read(ours, 4096)
         assert process.wait(20) == 0
     finally:
         process.kill()
         process.communicate()
         os.close(ours)
-    assert b"\x1b[" in screen
-    assert b"space opened" in screen
-    assert b'{"' not in screen
+    assert b"\x1b[" in shown
+    assert b"space opened" in shown
+    assert b'{"' not in shown
 
 
 def test_a_peer_that_breaks_the_rules_is_no_error_of_ours(lab: Path) -> None:
@@ -288,7 +288,7 @@ def test_neither_a_token_nor_a_payload_is_ever_told(lab: Path) -> None:
 
 def spoken_over_sockets(port: int, secrets: list[str]) -> None:
     """Tokens in header, query and join message, right and wrong; what is said in envelopes and frames."""
-    output = json.dumps({"kind": "chat", "payload": {"text": "what alice said"}}).encode()
+    said = json.dumps({"kind": "chat", "payload": {"text": "what alice said"}}).encode()
     for secret in secrets:
         for how in ("header", "query", "join", "first message", "close"):
             peer = Raw(port)
@@ -304,7 +304,7 @@ def spoken_over_sockets(port: int, secrets: list[str]) -> None:
             elif how == "close":
                 peer.send(closing(1000, secret[:100].encode()))
             with suppress(OSError):  # whom it does not let in the gateway may have hung up on by now
-                peer.send(frame(TEXT, output), frame(TEXT, b"#stream-1#frame-data"), unmasked(TEXT, secret.encode()))
+                peer.send(frame(TEXT, said), frame(TEXT, b"#stream-1#frame-data"), unmasked(TEXT, secret.encode()))
                 peer.socket.shutdown(socket.SHUT_WR)
             peer.rest()
 

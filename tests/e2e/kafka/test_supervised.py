@@ -104,11 +104,11 @@ def test_a_gateway_whose_broker_is_away_works_as_ever_and_everything_arrives_lat
         ({"kafka": {"to": "kafka://broker:9092/lab"}, "enabled": False}, "journal.enabled"),
     ],
 )
-def test_what_cannot_be_meant_is_named_by_its_place(tmp_path: Path, journal: dict[str, Any], said: str) -> None:
+def test_what_cannot_be_meant_is_named_by_its_place(tmp_path: Path, journal: dict[str, Any], error_text: str) -> None:
     from mew.config import ConfigError
     from mew.config.loader import load_config
 
     with gateway(tmp_path, journal=journal):
-        with pytest.raises(ConfigError, match=said) as refused:
+        with pytest.raises(ConfigError, match=error_text) as refused:
             load_config([tmp_path / "space.yaml"], environ={})
         assert "journal.kafka" in str(refused.value)

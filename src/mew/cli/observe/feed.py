@@ -29,7 +29,9 @@ PAGE: Final = 5_000
 END: Final = 10**18 - 1
 WAITING: Final = 10_000
 """Maximum number of queued events. If the queue is full, the reading thread waits, and nothing is lost."""
-RETRY_MIN, RETRY_MAX = 0.1, 1.0
+RETRY_SECONDS: Final = 0.2
+"""Delay before an unreachable gateway is tried again. It doubles each time, up to `MAX_RETRY_SECONDS`."""
+MAX_RETRY_SECONDS: Final = 1.0
 DATA: Final = "stream/data"
 _REFUSALS: Final = frozenset({"rejected", "frame_rejected"})
 
@@ -222,23 +224,22 @@ def from_journal(target: GatewayTarget, past: JournalHistory) -> EventFeed:
     """Follow the journal from the end of `past`. After a disconnect, resume after the last received record."""
 
     def read(following: EventFeed) -> None:
-        position, wait = past.after - 1, RETRY_MIN
+        position, backoff = past.after - 1, Backoff(RETRY_SECONDS, MAX_RETRY_SECONDS)
         while True:
             try:
                 with target.client() as client:
                     for data in client.events(past.path, control=past.control, **{"from": position + 1}):
-                        if wait > RETRY_MIN:
+                        if backoff.tries:
                             following.put(FeedNotice("the gateway answers again"))
-                            wait = RETRY_MIN
+                            backoff.reset()
                         if data:
                             record = _record.decode(data)
                             position = record.position
                             following.put_if(record.to_event())
-            except Unreachable as gone:
-                if wait == RETRY_MIN:
-                    following.put(FeedNotice(f"the gateway does not answer ({gone}); waiting for it"))
-            wait = min(wait * 2, RETRY_MAX)
-            time.sleep(wait)
+            except Unreachable as error:
+                if not backoff.tries:
+                    following.put(FeedNotice(f"the gateway does not answer ({error}); waiting for it"))
+            time.sleep(backoff.next_delay())
 
     return EventFeed(read)
 

@@ -103,22 +103,12 @@ class CredentialOptions:
     ----------
     token
         The token. Prefer MEW_TOKEN or a token file: all users of this machine can read the arguments of a process.
-    token_env
-        The environment variable that contains the token; by default MEW_TOKEN.
     participant
         The participant, if no token is given; by default MEW_PARTICIPANT_ID.
     """
 
     token: Token = None
-    token_env: str | None = None
     participant: Participant = None
-
-    def target(self, where: JoinOptions) -> JoinTarget:
-        """Return the settings to join the space. Raises `UsageError` if the named variable is empty."""
-        token = self.token
-        if token is None and self.token_env is not None:
-            token = TargetOptions(token_env=self.token_env).token()
-        return seat(where, token, self.participant)
 
 
 _FROM_ENVIRONMENT: Final = CredentialOptions()
@@ -133,14 +123,13 @@ Examples:
   MEW_TOKEN=… mew bridge start -g ws://localhost:8080 -s lab -- my-server"""
 
 
-@app.command(help_epilogue=_EXAMPLES)
-def start(
-    *,
-    server: McpServerOptions,
+@app.command(name="start", help_epilogue=_EXAMPLES)
+def start_bridge_command(
+    *command: str,
+    server: McpServerOptions = _NO_SERVER,
     options: TargetOptions = DIRECTORY,
-    token: Token = None,
-    participant: Participant = None,
-    trying: Trying = _USUAL,
+    credentials: CredentialOptions = _FROM_ENVIRONMENT,
+    restarts: RestartOptions = _DEFAULTS,
     log_level: Annotated[LogLevel, Parameter(alias="-l")] = "info",
 ) -> int:
     """Offer the tools, resources and prompts of an MCP server in a space, until interrupted.
@@ -155,13 +144,15 @@ def start(
     from mew.bridge import run_bridge
 
     log_to_standard_error(log_level)
-    program, patience = stdio_server(server), patience_with(trying)
-    settings = bridge_at(participant_target(options, participant, token=token), program, patience)
-    asyncio.run(run(settings))
+    mcp_server, timeouts = mcp_server_of(server, command), timeouts_of(restarts)
+    target = participant_target(options, credentials.participant, token=credentials.token)
+    asyncio.run(run_bridge(bridge_settings(target, mcp_server, timeouts)))
     return 0
 
 
-def bridge_at(at: GatewayTarget, program: "StdioServer", patience: "BridgeTimeouts") -> "BridgeSettings":
+def bridge_settings(
+    target: GatewayTarget, mcp_server: "StdioServer | HttpServer", timeouts: "BridgeTimeouts"
+) -> "BridgeSettings":
     """Return the settings of a bridge."""
     from mew.bridge import BridgeSettings
 

@@ -15,6 +15,7 @@ from cyclopts import App, Parameter
 
 from mew import __version__
 from mew._internal.logging import configure_logging, log
+from mew.cli.space.processes import StatusPipe, stop_processes
 from mew.config import find_config
 from mew.config.loader import load_config
 from mew.config.models import GatewayConfig
@@ -76,8 +77,8 @@ class Listening:
 _AS_CONFIGURED: Final = Listening()
 
 
-@app.command
-def start(
+@app.command(name="start")
+def start_gateway_command(
     *,
     listening: Listening = _AS_CONFIGURED,
     space_config: Annotated[list[Path] | None, Parameter(alias="-s")] = None,
@@ -108,11 +109,15 @@ def start(
     status_fd
         The file descriptor on which to report how the start goes; set by `mew space up`.
     """
-    configure_logging(log_level, sys.stderr)
-    files = space_config or [find_config(Path.cwd())]
-    config = load_config(files, environ=os.environ, directory=space_dir).listening_on(listening.host, listening.port)
-    config = msgspec.structs.replace(config, allowed_hosts=(*config.allowed_hosts, *listening.allowed_host))
-    return _serve(config, auto_start=auto_start, started_by="gateway start" if space_dir is None else "space up")
+    with StatusPipe(status_fd) as status:
+        configure_logging(log_level, sys.stderr)
+        files = space_config or [find_config(Path.cwd())]
+        config = load_config(files, environ=os.environ, directory=space_dir).listening_on(
+            listening.host, listening.port
+        )
+        config = msgspec.structs.replace(config, allowed_hosts=(*config.allowed_hosts, *listening.allowed_host))
+        started_by: StartedBy = "gateway start" if space_dir is None else "space up"
+        return _serve(config, status, auto_start=auto_start, started_by=started_by)
 
 
 def _serve(config: GatewayConfig, status: StatusPipe, *, auto_start: bool, started_by: StartedBy) -> int:

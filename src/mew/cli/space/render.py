@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from mew.cli.common.io import as_json
-from mew.cli.space.processes import Entry
+from mew.cli.space.processes import RunningSpace
 from mew.supervisor.state_file import ProcessTable
 
 MAX_READ_BYTES: Final = 256 * 1024
