@@ -54,7 +54,8 @@ SECTIONS: Final = {
     "MCP": ("", ["mew.client.mcp"]),
     "The view": (
         "",
-        _names("mew.view", "SpaceView ParticipantView ProposalView StreamView view_from_welcome apply_envelope apply_frame"),
+        _names("mew.view", "SpaceView ParticipantView ProposalView StreamView")
+        + _names("mew.view", "view_from_welcome apply_envelope apply_frame"),
     ),
     "Tests": ("", _names("mew.testing", "MemorySpace Client Message ReceivedFrame MemoryTokens settings")),
     "The lake": (

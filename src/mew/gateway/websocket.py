@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 from picows import WSFrame, WSListener, WSMsgType, WSTransport
 
-from mew.config.tokens import fingerprint
+from mew.config.tokens import token_fingerprint
 from mew.gateway.fanout.encoding import PING, envelope_item, pong
 from mew.gateway.fanout.sinks import SocketSink
 from mew.gateway.scheduling import HeldFrame
@@ -338,7 +338,7 @@ class WebSocketConnection(WSListener):
         self._credentials = None
         self._hub = self._gateway.hubs[space.settings.space_id]
         self._participant = join.participant
-        self.token = None if request.token is None else fingerprint(request.token)
+        self.token = None if request.token is None else token_fingerprint(request.token)
         self._run_bytes = min(RUN_FRAME_BYTES, space.settings.limits.message_bytes)
         self._hub.attach(self.connection, self.sink)
         self._hub.run(msgspec.structs.replace(join, peer=self._opened.peer, source=self._opened.source))
