@@ -30,7 +30,7 @@ def test_nobody_without_a_token_takes_a_name_by_its_case(tmp_path: Path, claimed
 def test_nobody_is_configured_under_the_gateways_name(tmp_path: Path) -> None:
     file = tmp_path / "space.yaml"
     file.write_text(SPACE + '  "System:admin": {}\n', encoding="utf-8")
-    with pytest.raises(ConfigError, match="the id belongs to the gateway"):
+    with pytest.raises(ConfigError, match="the id is reserved for the gateway"):
         load_config([file], environ={})
 
 

@@ -117,8 +117,8 @@ gateway_logging:
 def test_everything_that_can_be_said_is_understood(tmp_path: Path) -> None:
     config = configured(tmp_path, FULL)
     (space,) = config.spaces
-    ignored = ((6, "space.ui_theme"), (22, "participants.alice.io"), (23, "participants.alice.fifo"))
-    ignored += ((24, "participants.alice.default_to"), (32, "defaults.routing"))
+    ignored = [(6, "space.ui_theme"), (22, "participants.alice.io"), (23, "participants.alice.fifo")]
+    ignored += [(24, "participants.alice.default_to"), (32, "defaults.routing")]
     assert config.warnings == tuple(f"{space.file}:{line}: {path}: has no effect" for line, path in ignored)
     assert (config.host, config.port, config.tls) == ("127.0.0.1", 9000, None)
     assert (config.allowed_origins, config.allowed_hosts) == (("https://example.org",), ("example.org",))

@@ -249,7 +249,7 @@ def test_where_no_token_can_be_kept_an_invitation_fails_as_a_refusal(tmp_path: P
     with pytest.raises(InternalError) as caught:
         tokens.issue("lab", "guest")
     assert caught.value.payload() == {"error": "internal_error", "message": "no token can be kept for 'guest'"}
-    assert str(caught.value.__cause__).startswith(f"{tmp_path}/.mew/tokens/guest.token: a token cannot be kept there")
+    assert str(caught.value.__cause__).startswith(f"{tmp_path}/.mew/tokens/guest.token: the token cannot be written")
 
 
 def test_where_no_token_can_be_kept_the_start_fails_with_one_line(tmp_path: Path) -> None:

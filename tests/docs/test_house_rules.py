@@ -48,6 +48,7 @@ SINGLE_IMPORTERS = {
     "cli/participate/stream.py": SUBJECT,
     "cli/participate/stream_tail.py": SUBJECT,
     "cli/pipeline/watch.py": OPTIONAL,
+    "cli/space/render.py": SUBJECT,
     "cli/space/templates.py": SUBJECT,
     "cli/terminal/app.py": OPTIONAL,
     "cli/terminal/slash_commands.py": OPTIONAL,

@@ -143,7 +143,7 @@ def test_present_participants_are_listed(lab: Lab) -> None:
 def test_unreadable_tokens_change_nothing_and_are_reported(lab: Lab) -> None:
     token = lab.gateway.token("alice")
     lab.folder.file("bob").write_text(token, encoding="utf-8")
-    with pytest.raises(MewError, match="one token for two"):
+    with pytest.raises(MewError, match="two holders have the same token"):
         reload_tokens(lab.directory)
     lab.connected(token).close()
 

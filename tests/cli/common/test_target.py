@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from mew._internal.processes import process_start_id
-from mew.cli.common.errors import Unreachable, exit_code_of
-from mew.cli.common.target import UsageError, find_space, observer_token, resolve_participant, token_of
+from mew.cli.common.errors import Unreachable, UsageError, exit_code_of
+from mew.cli.common.target import find_space, observer_token, resolve_participant, token_of
 from mew.errors import MewError
 from mew.supervisor.control_socket import ControlUnavailable
 from mew.supervisor.state_file import ProcessTable, write_pids

@@ -81,7 +81,7 @@ def test_what_a_gateway_has_recorded_is_found_from_the_directory_of_its_space(tm
 
 def test_where_there_is_no_journal_that_is_said_in_a_line(tmp_path: Path) -> None:
     looked = f"{tmp_path}/.mew/space.yaml and {tmp_path}/space.yaml"
-    yaml = f"mew: no space.yaml here: looked for {looked}; `mew init` makes a space\n"
+    yaml = f"mew: no space.yaml found: looked for {looked}; create a space with `mew init`\n"
     assert run(tmp_path, "info") == (2, "", yaml)
     assert run(tmp_path, "verify", *IN) == (2, "", "mew: no journal at journal\n")
     (tmp_path / "space.yaml").write_text(SPACE, encoding="utf-8")

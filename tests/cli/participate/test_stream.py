@@ -61,7 +61,7 @@ def feed(lab: Lab, stream: str, given: bytes, *arguments: str) -> dict[str, Any]
     thread = Thread(target=_pour, args=(writer, given))
     thread.start()
     sink = Feed(*door_of(lab), stream, None)
-    with os.fdopen(reader, "rb") as source, sink._door:
+    with os.fdopen(reader, "rb") as source, sink._client:
         how: Any = dict.fromkeys(arguments, True)
         for piece in read_pieces(source, ChunkOptions(**how), sink.stay):
             sink.send(piece)

@@ -136,7 +136,7 @@ def test_a_refresh_says_so_and_leaves_the_same_tables(made: tuple[Path, Truth], 
     folder = Path(shutil.copytree(made[0] / "lake", tmp_path / "lake"))
     journal = str(made[0] / "journal")
     code, output, errors = mew("run", "--full-refresh", "--journal", journal, "--lake", str(folder), cwd=tmp_path)
-    assert (code, errors) == (0, "all tables are made anew: it was asked for\n")
+    assert (code, errors) == (0, "all tables are rebuilt: it was asked for\n")
     assert output.startswith("batch 2: ")
     assert contents(folder) == contents(made[0] / "lake")
 

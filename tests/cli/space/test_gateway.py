@@ -145,7 +145,7 @@ def test_without_a_configuration_it_says_where_it_looked(tmp_path: Path) -> None
     code, said = fails(tmp_path)
     assert code == 2
     looked = f"{tmp_path}/.mew/space.yaml and {tmp_path}/space.yaml"
-    assert said == f"mew: no space.yaml here: looked for {looked}; `mew init` makes a space\n"
+    assert said == f"mew: no space.yaml found: looked for {looked}; create a space with `mew init`\n"
 
 
 def test_what_is_wrong_is_said_in_one_line_with_file_line_and_path(lab: Path) -> None:

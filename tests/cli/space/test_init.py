@@ -330,7 +330,7 @@ def test_on_a_terminal_what_was_said_is_not_asked_and_an_empty_answer_takes_what
     code, screen = on_a_terminal(folder, b"\n", "coding", "--name", "lab")
     assert code == 0, screen
     assert "called" not in screen
-    assert "The folder whose files are offered [./workspace]" in screen
+    assert "The folder with the files [./workspace]" in screen
     server = configured(folder).spaces[0].participants["files"].mcp_server
     assert server is not None
     assert server.args[-1] == "./workspace"

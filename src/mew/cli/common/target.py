@@ -256,11 +256,17 @@ class GatewayTarget(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def participant_target(
-    options: TargetOptions, participant: str | None, *, token: str | None = None, usual: tuple[str, ...] = ()
+    options: TargetOptions,
+    participant: str | None,
+    *,
+    token: str | None = None,
+    usual: tuple[str, ...] = (),
+    must_run: bool = True,
 ) -> GatewayTarget:
     """Return gateway, space and token for a participant: from options, else the environment, else the directory.
 
-    Without a participant or a token, it tries the names in `usual`. Raises `UsageError` or `Unreachable`.
+    Without a participant or a token, it tries the names in `usual`. Raises `UsageError`, or `Unreachable` if the space
+    of the directory `must_run` and does not.
     """
     own = (os.environ.get(PARTICIPANT) or None) if options.space_dir is None else None
     if token is None and (participant in (None, own) or options.token_env is not None):
@@ -274,16 +280,18 @@ def participant_target(
     if place is None:
         name = participant or (usual[0] if usual else ANONYMOUS)
         return GatewayTarget(url=str(address), space=options.space_id, participant=name)
-    url = address or place.require_running().local
+    if address is None and must_run:
+        place.require_running()
     if token is None:
         participant = participant or _usual(place, usual) or resolve_participant(place, None)
-        token = token_of(place, participant)
+        token = _token_of(place, participant, named=address is not None)
+    url = address or place.local
     return GatewayTarget(url=url, space=options.space_id or place.space_id, token=token, participant=participant)
 
 
 def participant_client(options: TargetOptions, participant: str | None) -> tuple[GatewayClient, str]:
     """Return an HTTP client for the gateway, and the participant to use. Raises `UsageError` or `Unreachable`."""
-    target = participant_target(options, participant)
+    target = participant_target(options, participant, must_run=False)
     token = target.token or options.token()
     if token is None:
         raise UsageError(f"no token: set {TOKEN}, or give the directory of a space with --space-dir")
@@ -319,6 +327,16 @@ def observer_socket_target(options: TargetOptions) -> GatewayTarget:
             "create an observer token with `mew token create looking --observer`"
         )
     return target
+
+
+def _token_of(place: SpaceDirectory, participant: str, *, named: bool) -> str:
+    """Return the participant's token. If there is none because the space never ran, the error says that first."""
+    try:
+        return token_of(place, participant)
+    except UsageError:
+        if not named:
+            place.require_running()
+        raise
 
 
 def _holder(client: GatewayClient) -> str:

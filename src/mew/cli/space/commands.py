@@ -20,8 +20,9 @@ import msgspec
 from cyclopts import App, Parameter
 
 from mew.cli.common.errors import INTERRUPTED, CommandFailed, UsageError
+from mew.cli.common.io import as_json
 from mew.cli.space import processes
-from mew.cli.space.render import LogLines, as_json, log_text, show_spaces, show_status, show_up, status_of
+from mew.cli.space.render import LogLines, log_text, show_spaces, show_status, show_up, status_of
 from mew.config import config_file, find_config
 from mew.errors import MewError
 from mew.supervisor.state_file import ProcessTable, pids_file, read_pids

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 from cyclopts import App, Parameter
 
 from mew.cli.common.errors import CommandFailed
+from mew.cli.common.io import as_json
 from mew.cli.common.target import SpaceDirectory, configured, find_space
-from mew.cli.space.render import as_json
 from mew.config.tokens import TokenFolder, TokenStore, environment_variable
 from mew.supervisor.control_socket import ask_gateway, reload_tokens
 
