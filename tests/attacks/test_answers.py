@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from mew.config.models import Timeouts
-from mew.gateway.gateway import looks
+from mew.gateway.gateway import silence_checks
 from tests.gateway.raw import CLOSE, PING, Raw, head, joined, running, tls_of
 
 MAILS = "/participants/alice/messages"
@@ -60,6 +60,6 @@ def test_a_silent_peer_has_left_after_one_and_a_half_times_its_patience(tmp_path
 
 def test_with_the_defaults_a_silent_peer_has_left_after_90_seconds() -> None:
     times = Timeouts()
-    period, end = looks(times)
+    period, end = silence_checks(times)
     longest = period + end * period + times.close_seconds  # silent since right after a look
     assert times.idle_seconds < longest <= 90

@@ -88,12 +88,12 @@ def test_a_stream_whose_beginning_is_lost_is_for_nobody(tmp_path: Path) -> None:
 
 
 def test_what_is_known_of_streams_is_bounded_and_found_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(journal_access, "MOST_STREAMS", 3)
+    monkeypatch.setattr(journal_access, "MAX_CACHED_STREAMS", 3)
     streams = [opened(n, f"s{n}", "bob") for n in range(10)]
     read = journal(tmp_path, streams)
     targets = StreamAudiences()
     for record in streams:
-        targets.heed(record)
+        targets.observe(record)
     for n in range(10):
         assert targets.of(f"s{n}", read, 10) == frozenset({"bob"})
 

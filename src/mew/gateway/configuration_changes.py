@@ -28,9 +28,9 @@ _RANDOM: Final = re.compile(r"(?=[A-Za-z_-]*[0-9])[A-Za-z0-9_-]{22,}")
 def programs(space: SpaceConfig, tokens: TokenStore) -> dict[str, Any]:
     """Return the programs by participant, as configured in space.yaml, without participants that have none."""
     return {
-        name: _program(each, tokens)
-        for name, each in space.participants.items()
-        if each.command is not None or each.mcp_server is not None
+        name: _program(participant, tokens)
+        for name, participant in space.participants.items()
+        if participant.command is not None or participant.mcp_server is not None
     }
 
 
@@ -51,7 +51,7 @@ def _server(server: McpServerConfig, tokens: TokenStore) -> dict[str, Any]:
 
 def _command(command: str, args: Sequence[str], env: Mapping[str, str], tokens: TokenStore) -> dict[str, Any]:
     # Arguments may repeat values of `env`, so a single variable is reason enough.
-    secret = bool(env) or any(_may_hold_secret(each, tokens) for each in (command, *args))
+    secret = bool(env) or any(_may_hold_secret(text, tokens) for text in (command, *args))
     told: dict[str, Any] = {"command": command}
     if _may_hold_secret(command, tokens):
         told["command"] = _digest(command)
@@ -63,7 +63,7 @@ def _command(command: str, args: Sequence[str], env: Mapping[str, str], tokens: 
 
 
 def _may_hold_secret(text: str, tokens: TokenStore) -> bool:
-    alike = any(each.search(text) for each in (_FILLED_IN, _SECRET, _RANDOM))
+    alike = any(pattern.search(text) for pattern in (_FILLED_IN, _SECRET, _RANDOM))
     return alike or any(tokens.sources_of(text.__contains__))
 
 
@@ -141,7 +141,7 @@ def known_before(space: SpaceConfig, tokens: TokenStore, now: Known, *, ran: boo
     )
 
 
-def remember(config: GatewayConfig, space: SpaceConfig, tokens: TokenStore) -> None:
+def save_known_state(config: GatewayConfig, space: SpaceConfig, tokens: TokenStore) -> None:
     """Store the current state. If that fails, the next start records some changes again."""
     text = msgspec.json.encode(known_now(config, space, tokens), order="deterministic").decode()
     try:

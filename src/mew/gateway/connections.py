@@ -238,7 +238,7 @@ class TrustedProxies:
 
     def __init__(self, networks: Sequence[str]) -> None:
         """Take the networks as written in the configuration, which has validated them."""
-        self._networks = tuple(ip_network(each, strict=False) for each in networks)
+        self._networks = tuple(ip_network(network, strict=False) for network in networks)
         self._known = lru_cache(maxsize=1024)(self._look_up)
 
     def trusts(self, address: str) -> bool:

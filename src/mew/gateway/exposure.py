@@ -115,7 +115,7 @@ def is_weak(token: str) -> bool:
 
 def _every_page(config: GatewayConfig) -> str | None:
     """Return the entry of `allowed_origins` that admits every website, or None."""
-    return next((each for each in map(as_browsers_write, config.allowed_origins) if each in EVERY_PAGE), None)
+    return next((origin for origin in map(as_browsers_write, config.allowed_origins) if origin in EVERY_PAGE), None)
 
 
 def _mode(path: Path) -> int:
@@ -137,7 +137,7 @@ class Origins:
     def __init__(self, config: GatewayConfig) -> None:
         """Use `gateway.allowed_origins` and `gateway.allowed_hosts`; loopback names are always accepted."""
         self._origins = allowed_origins(config)
-        self._hosts = {each.lower() for each in config.allowed_hosts}
+        self._hosts = {host.lower() for host in config.allowed_hosts}
         if any(space.settings.allow_anonymous for space in config.spaces):
             # Pages could join without a token, so only their name is checked: allow no wildcard (`require_safe`).
             self._hosts.discard(ANY)

@@ -80,9 +80,9 @@ class Readiness:
             raise JournalUnavailable(f"the gateway is {self.phase}")
 
 
-LOOKS: Final = 12
+CHECKS_BEFORE_PING: Final = 12
 """Number of consecutive checks that find a peer silent before it receives a ping."""
-LEAST_PATIENCE: Final = 2
+MIN_CHECKS_AFTER_PING: Final = 2
 """Minimum number of checks between the ping and the close."""
 
 
@@ -116,8 +116,8 @@ class Gateway:
         )
         self.refusals = RefusalLog(self._clock)
         self.sockets: set[WebSocketConnection] = set()
-        self.entry = LoopThrottle()
-        self.exit = LoopThrottle()
+        self.join_throttle = LoopThrottle()
+        self.leave_throttle = LoopThrottle()
         self.losses = 0
         self.hubs: dict[str, Hub] = {}
         """The hub of each open space."""
@@ -126,7 +126,7 @@ class Gateway:
         self.lobby = Admission(self._spaces, tokens)
         self.message_bytes = max(space.settings.limits.message_bytes for space in config.spaces)
         self._connections = 0
-        self._looking: asyncio.TimerHandle | None = None
+        self._next_check: asyncio.TimerHandle | None = None
 
     def _open(self, space: SpaceConfig) -> None:
         """Open a space in the state recovered from its journal, and create its hub."""
@@ -223,26 +223,30 @@ class Gateway:
             hub = self.hubs[space.settings.space_id]
             hub.run(Start(secrets.token_hex(4)))
             hub.start(
-                [name for name, each in space.participants.items() if each.output_log is not None and each.auto_connect]
+                [
+                    name
+                    for name, participant in space.participants.items()
+                    if participant.output_log is not None and participant.auto_connect
+                ]
             )
         self.journals.start()
-        self._look()
+        self._check_sockets()
 
-    def _look(self) -> None:
+    def _check_sockets(self) -> None:
         """Find silent peers; one timer for all sockets costs less than one timer per socket."""
-        period, end = looks(self.config.timeouts)
-        for each in list(self.sockets):
-            each.look(LOOKS, end)
-        self._looking = asyncio.get_running_loop().call_later(period, self._look)
+        period, end = silence_checks(self.config.timeouts)
+        for socket in list(self.sockets):
+            socket.check_idle(CHECKS_BEFORE_PING, end)
+        self._next_check = asyncio.get_running_loop().call_later(period, self._check_sockets)
 
     def stop(self) -> None:
         """Stop the spaces and start the close handshake on every socket."""
-        if self._looking is not None:
-            self._looking.cancel()
+        if self._next_check is not None:
+            self._next_check.cancel()
         for hub in self.hubs.values():
             hub.stop()
-        for each in list(self.sockets):
-            each.close(1001, "the gateway is stopping")
+        for socket in list(self.sockets):
+            socket.close(1001, "the gateway is stopping")
 
     def finish(self) -> None:
         """Close the refusal log, and write and seal the journals; call this after all connections are closed."""
@@ -252,12 +256,12 @@ class Gateway:
         self.journals.close()
 
 
-def looks(times: Timeouts) -> tuple[float, int]:
+def silence_checks(times: Timeouts) -> tuple[float, int]:
     """Return the seconds between two silence checks, and after how many silent checks a peer is closed.
 
     Silence may begin up to one period before a check first detects it, and the close takes `close_seconds`. A peer that
     answers nothing is disconnected after 1.5 times `idle_seconds`.
     """
-    period = times.idle_seconds / LOOKS
+    period = times.idle_seconds / CHECKS_BEFORE_PING
     end = int((1.5 * times.idle_seconds - times.close_seconds) / period) - 1
-    return period, max(end, LOOKS + LEAST_PATIENCE)
+    return period, max(end, CHECKS_BEFORE_PING + MIN_CHECKS_AFTER_PING)

@@ -35,9 +35,9 @@ KEY_BYTES: Final = 16
 LINGER_SECONDS: Final = 1.0
 PIPELINED: Final = 16
 """Maximum number of requests that wait for earlier answers. Each takes two kilobytes; further ones are not read."""
-UNSENT_LOOKS: Final = 8
+UNSENT_CHECKS: Final = 8
 """Number of checks without progress after which a peer that does not read its answers is disconnected."""
-HURRIED_LOOKS: Final = 2
+HURRIED_UNSENT_CHECKS: Final = 2
 """The same number while other connections wait for a free place."""
 UNSENT_PROGRESS: Final = 64 * 1024
 """Bytes that such a peer must read in that time, if that much is queued."""
@@ -85,7 +85,7 @@ class HttpConnection(HttpToolsProtocol):
     """The request that is being answered; later requests wait in the pipeline."""
     _unsent = 0
     """Bytes that were queued for the peer when it last made progress."""
-    _unsent_looks = 0
+    _unsent_checks = 0
     """Number of checks without progress since then."""
 
     def __init__(
@@ -230,17 +230,17 @@ class HttpConnection(HttpToolsProtocol):
         self._unsent = 0
         super().resume_writing()
 
-    def look_at_unsent(self, *, hurry: bool) -> None:
-        """Disconnect a peer that reads its answers too slowly. Called `UNSENT_LOOKS` times in `write_seconds`.
+    def check_unsent(self, *, hurry: bool) -> None:
+        """Disconnect a peer that reads its answers too slowly. Called `UNSENT_CHECKS` times in `write_seconds`.
 
         With `hurry`, fewer checks are enough, because other connections wait for a free place.
         """
         waiting = self.transport.get_write_buffer_size()
         if not waiting or not self._unsent or waiting <= self._unsent - UNSENT_PROGRESS:
-            self._unsent, self._unsent_looks = waiting, 0
+            self._unsent, self._unsent_checks = waiting, 0
             return
-        self._unsent_looks += 1
-        if self._unsent_looks >= self._patience(hurry=hurry):
+        self._unsent_checks += 1
+        if self._unsent_checks >= self._patience(hurry=hurry):
             reason = "it does not read its answers"
             self._gateway.refusals.write("connection cut off", self._connection, reason=reason, unsent=waiting)
             # Without this, the kernel keeps the unread data and the connection for minutes.
@@ -251,8 +251,8 @@ class HttpConnection(HttpToolsProtocol):
         """Return the number of checks before the disconnect; with a valid token, `idle_seconds` applies."""
         times = self._gateway.config.timeouts
         if self._connection.admitted:
-            return UNSENT_LOOKS * max(1.0, times.idle_seconds / times.write_seconds)
-        return HURRIED_LOOKS if hurry else UNSENT_LOOKS
+            return UNSENT_CHECKS * max(1.0, times.idle_seconds / times.write_seconds)
+        return HURRIED_UNSENT_CHECKS if hurry else UNSENT_CHECKS
 
     # Bytes
 
@@ -374,7 +374,7 @@ class HttpConnection(HttpToolsProtocol):
 
     def _line_up(self, behind: bytes) -> None:
         """Queue the upgrade: a few are processed at a time, because a join costs more the more there are."""
-        self._gateway.entry.put(lambda: self._enter(behind))
+        self._gateway.join_throttle.put(lambda: self._enter(behind))
 
     def _enter(self, behind: bytes) -> None:
         if not self.transport.is_closing():

@@ -353,7 +353,7 @@ class Hub:
         """Record a loss and return its `stream/gap` envelope, which is sent before all queued items."""
         effects = self._handle(lose)
         self.carry_out([effect for effect in effects if isinstance(effect, Record)])
-        return [envelope_item(each.message) for each in effects if isinstance(each, Deliver)]
+        return [envelope_item(effect.message) for effect in effects if isinstance(effect, Deliver)]
 
     def mailbox(self, participant: str) -> HttpMailbox | None:
         """Return the mailbox of a participant connected over HTTP, or None."""

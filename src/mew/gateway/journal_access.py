@@ -14,7 +14,7 @@ from mew.protocol.kinds import INVITE_ACK, STREAM_OPEN, STREAM_READY
 
 Audience: TypeAlias = frozenset[str] | None
 """The recipients of a stream's data; None means all participants."""
-MOST_STREAMS: Final = 10_000
+MAX_CACHED_STREAMS: Final = 10_000
 """Maximum number of streams whose recipients are cached."""
 _NOBODY: Final[Audience] = frozenset()
 _FOR_ONE: Final = frozenset({records.WELCOMED, records.CONSUMED, records.REJECTED, records.FRAME_REJECTED, records.GAP})
@@ -63,7 +63,7 @@ class StreamAudiences:
         """Start with an empty cache."""
         self._known: dict[str, Audience] = {}
 
-    def heed(self, record: Record) -> None:
+    def observe(self, record: Record) -> None:
         """Remember the recipients if the record describes a new stream."""
         learnt = _learnt(record)
         if learnt:
@@ -79,7 +79,7 @@ class StreamAudiences:
         return found[stream_id]
 
     def _keep(self, found: dict[str, Audience]) -> None:
-        if len(self._known) >= MOST_STREAMS:
+        if len(self._known) >= MAX_CACHED_STREAMS:
             self._known = {}
         self._known.update(found)
 
@@ -142,7 +142,7 @@ class JournalAccess:
 
     def sees(self, record: Record) -> bool:
         """Return whether the complete record may be shown. Call it for records in journal order."""
-        self._targets.heed(record)
+        self._targets.observe(record)
         if is_data_record(record):
             targets = self._targets.of(str(record.stream_id), self._journal, record.position)
             return targets is None or self._me in targets

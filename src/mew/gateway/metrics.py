@@ -139,9 +139,9 @@ class _Reading(Collector):
 
     def _proposals(self) -> Iterator[Metric]:
         open_ones = {name: list(hub.space.state.proposals.values()) for name, hub in self._gateway.hubs.items()}
-        counted = {name: len(each) for name, each in open_ones.items()}
+        counted = {name: len(proposals) for name, proposals in open_ones.items()}
         yield _gauge("mew_open_proposals", "Proposals that may still be fulfilled.", counted)
-        held = {name: sum(proposal.size for proposal in each) for name, each in open_ones.items()}
+        held = {name: sum(proposal.size for proposal in proposals) for name, proposals in open_ones.items()}
         yield _gauge("mew_open_proposal_bytes", "Their bytes, as they count towards the limits.", held)
         closed = CounterMetricFamily(
             "mew_closed_proposals", "Closed proposals, by outcome.", labels=["space", "outcome"]
@@ -173,7 +173,7 @@ class _Reading(Collector):
         family = GaugeMetricFamily("mew_queue_bytes", "Bytes that wait for slow readers.", labels=["plane"])
         queued = [socket.sink.queued_bytes for socket in self._gateway.sockets]
         for index, plane in enumerate(("data", "control")):
-            family.add_metric([plane], sum(each[index] for each in queued))
+            family.add_metric([plane], sum(sizes[index] for sizes in queued))
         return family
 
 

@@ -28,16 +28,16 @@ from mew.gateway.exposure import Origins
 from mew.gateway.gateway import Gateway
 from mew.gateway.http.app import HttpApi
 from mew.gateway.http.exchange import AnswerHeaders
-from mew.gateway.http_protocol import UNSENT_LOOKS, HttpConnection
+from mew.gateway.http_protocol import UNSENT_CHECKS, HttpConnection
 from mew.protocol.errors import Unauthorized
 
 KERNEL_BUFFER: Final = 128 * 1024
 """Bytes in each direction. With larger buffers, the kernel would accept megabytes that a slow reader never reads, and
 deliver megabytes of a flooding writer in one read."""
 BACKLOG: Final = 4096
-TRIES: Final = 8
-GLANCE_SECONDS: Final = 0.01
-PARTING_SECONDS: Final = 1.0
+MAX_BIND_ATTEMPTS: Final = 8
+POLL_SECONDS: Final = 0.01
+DISCONNECT_SECONDS: Final = 1.0
 """Time for forcibly disconnected sockets to close and to be recorded."""
 COLLECT_AFTER: Final = (20_000, 20, 50)
 """Container objects created between collections of the first generation; then multiples of these for the others."""
@@ -138,10 +138,10 @@ class GatewayServer:
     def __init__(self, gateway: Gateway) -> None:
         """Create a server that does not listen yet."""
         self._gateway = gateway
-        gateway.readiness.need("listening", self._unheard)
+        gateway.readiness.need("listening", self._listening_problem)
         self._sockets: list[socket.socket] = []
         self._listeners: list[Listener] = []
-        self._looking: asyncio.TimerHandle | None = None
+        self._next_check: asyncio.TimerHandle | None = None
         self._http = ServerState()
         self._local = LocalSockets(gateway)
         self.port = 0
@@ -150,7 +150,7 @@ class GatewayServer:
         """Bind the port on every address of the configured host; raise `PortInUse` if it is unavailable."""
         config = self._gateway.config
         hosts = ["127.0.0.1", "::1"] if config.host == "localhost" else [config.host]
-        for attempt in range(1, TRIES + 1):
+        for attempt in range(1, MAX_BIND_ATTEMPTS + 1):
             try:
                 self._bind(hosts, config.port)
                 self._gateway.listens_on(self.port)
@@ -158,7 +158,7 @@ class GatewayServer:
             except PortInUse:
                 self._release()
                 # With port 0, a port that is free on one address may be in use on the other: try again.
-                if config.port or attempt == TRIES:
+                if config.port or attempt == MAX_BIND_ATTEMPTS:
                     raise
 
     def _bind(self, hosts: list[str], port: int) -> None:
@@ -174,12 +174,12 @@ class GatewayServer:
             self._sockets.append(listener)
 
     def _release(self) -> None:
-        for each in self._sockets:
-            each.close()
+        for listener in self._sockets:
+            listener.close()
         self._sockets = []
 
-    def _unheard(self) -> str | None:
-        return None if self._listeners and all(each.serving for each in self._listeners) else "not listening"
+    def _listening_problem(self) -> str | None:
+        return None if self._listeners and all(listener.serving for listener in self._listeners) else "not listening"
 
     async def start(self) -> None:
         """Open the spaces and accept connections."""
@@ -223,23 +223,23 @@ class GatewayServer:
 
         gateway.connections.limit_to(descriptors_left())
         gateway.connections.on_room = self._accept
-        self._listeners = [Listener(each, gateway, connect) for each in self._sockets]
+        self._listeners = [Listener(listener, gateway, connect) for listener in self._sockets]
         self._accept()
-        self._look()
+        self._check_unsent()
 
     def _accept(self) -> None:
         """Resume accepting connections if there is room again."""
-        for each in self._listeners:
-            each.resume()
+        for listener in self._listeners:
+            listener.resume()
 
-    def _look(self) -> None:
+    def _check_unsent(self) -> None:
         """Find peers that do not read their answers; one timer for all of them costs less than a timer each."""
         hurry = self._gateway.connections.others_waited()
-        for each in list(self._http.connections):
-            if isinstance(each, HttpConnection):
-                each.look_at_unsent(hurry=hurry)
-        period = self._gateway.config.timeouts.write_seconds / UNSENT_LOOKS
-        self._looking = asyncio.get_running_loop().call_later(period, self._look)
+        for connection in list(self._http.connections):
+            if isinstance(connection, HttpConnection):
+                connection.check_unsent(hurry=hurry)
+        period = self._gateway.config.timeouts.write_seconds / UNSENT_CHECKS
+        self._next_check = asyncio.get_running_loop().call_later(period, self._check_unsent)
 
     @property
     def connections(self) -> int:
@@ -269,13 +269,13 @@ class GatewayServer:
         for connection in list(self._http.connections):
             connection.shutdown()
         await _until(lambda: not self._gateway.sockets and not self._http.connections, deadline)
-        for left in list(self._gateway.sockets):
-            left.cut_off()
-        await _until(lambda: not self._gateway.sockets, time.monotonic() + PARTING_SECONDS)
+        for websocket in list(self._gateway.sockets):
+            websocket.cut_off()
+        await _until(lambda: not self._gateway.sockets, time.monotonic() + DISCONNECT_SECONDS)
         for connection in list(self._http.connections):
             connection.transport.abort()
-        if self._looking is not None:
-            self._looking.cancel()
+        if self._next_check is not None:
+            self._next_check.cancel()
         self._release()
         self._gateway.finish()
         log.info("stopped")
@@ -317,7 +317,7 @@ def _settle_down() -> None:
 
 async def _until(done: Callable[[], bool], deadline: float) -> None:
     while not done() and time.monotonic() < deadline:
-        await asyncio.sleep(GLANCE_SECONDS)
+        await asyncio.sleep(POLL_SECONDS)
 
 
 def _listener(host: str, port: int) -> socket.socket:

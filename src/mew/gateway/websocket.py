@@ -127,7 +127,7 @@ class WebSocketConnection(WSListener):
         self.sink.abandon()
         self.sink.disconnect()
         if self._held is None:
-            self._gateway.exit.put(self._leave)
+            self._gateway.leave_throttle.put(self._leave)
 
     def _leave(self) -> None:
         self._gateway.sockets.discard(self)
@@ -274,7 +274,7 @@ class WebSocketConnection(WSListener):
             self._held = held
             return True
         if self._transport.is_disconnected:
-            self._gateway.exit.put(self._leave)
+            self._gateway.leave_throttle.put(self._leave)
         else:
             self.resume_reading()
         return False
@@ -290,13 +290,13 @@ class WebSocketConnection(WSListener):
         """Queue a join: concurrent joins are processed a few at a time. Later frames wait, unread if possible."""
         self._held = deque()
         self.pause_reading()
-        self._gateway.entry.put(lambda: self._enter(message))
+        self._gateway.join_throttle.put(lambda: self._enter(message))
 
     def _enter(self, message: bytes) -> None:
         """Process the queued join, then the frames that came after it."""
         held = self._take_held()
         if self._transport.is_disconnected:
-            self._gateway.exit.put(self._leave)
+            self._gateway.leave_throttle.put(self._leave)
             return
         if not self._closing:
             self._take_join(message)
@@ -408,16 +408,16 @@ class WebSocketConnection(WSListener):
 
     # Silence
 
-    def look(self, patience: int, end: int) -> None:
-        """Called periodically: ping a peer after `patience` silent checks, and close it after `end` silent checks."""
+    def check_idle(self, ping_after: int, close_after: int) -> None:
+        """Called periodically: ping a peer after some silent checks, and close the connection after more of them."""
         if self.heard or self._transport.is_disconnected:
             self.heard, self._silent_for = False, 0
             return
         self._silent_for += 1
-        if self._silent_for == patience:
+        if self._silent_for == ping_after:
             if not self.sink.paused:
                 self.write(PING)
-        elif self._silent_for >= end:
+        elif self._silent_for >= close_after:
             self.close(GOING_AWAY, "silent for too long")
 
     # Closing

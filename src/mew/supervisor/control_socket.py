@@ -21,7 +21,7 @@ from mew._internal.unix_sockets import (
     peer_uid,
 )
 from mew.errors import MewError
-from mew.gateway.configuration_changes import remember
+from mew.gateway.configuration_changes import save_known_state
 from mew.protocol import Administer, Identity
 
 if TYPE_CHECKING:
@@ -114,7 +114,7 @@ class ControlServer:
         for identity, action in self._tokens.changes.items():
             record_token(self._gateway, identity, action, uid)
         for space in self._gateway.config.spaces:
-            remember(self._gateway.config, space, self._tokens)
+            save_known_state(self._gateway.config, space, self._tokens)
         closed = 0
         for connection in list(self._gateway.sockets):
             if connection.token in self._tokens.lost:

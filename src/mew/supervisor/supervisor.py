@@ -21,7 +21,7 @@ from mew.config import ConfigError
 from mew.config.models import SpaceConfig
 from mew.config.tokens import TokenStore
 from mew.errors import MewError
-from mew.gateway.configuration_changes import changes, known_before, known_now, remember
+from mew.gateway.configuration_changes import changes, known_before, known_now, save_known_state
 from mew.gateway.gateway import Gateway
 from mew.protocol.handlers.administration import TOKEN_CREATED
 from mew.supervisor.control_socket import ControlServer
@@ -197,7 +197,7 @@ class GatewaySupervisor:
 
     def remember(self, space: SpaceConfig) -> None:
         """Store the current state for the next start."""
-        remember(self._gateway.config, space, self._tokens)
+        save_known_state(self._gateway.config, space, self._tokens)
 
     def pids(self, space: SpaceConfig) -> ProcessTable:
         """Return the state of a space before any of its participants runs."""

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from mew.gateway.fanout import sinks
-from mew.gateway.fanout.encoding import ITEM_BYTES, EncodedMessage, encode, envelope_item, frame_items, readable
+from mew.gateway.fanout.encoding import ITEM_BYTES, EncodedMessage, encode, envelope_item, frame_items, to_json_lines
 from mew.gateway.fanout.sinks import DroppedFrames, FileSink, HttpMailbox, SocketSink
 
 PLENTY = 1 << 30
@@ -356,11 +356,11 @@ def test_a_reader_that_kept_up_leaves_nothing() -> None:
 )
 def test_a_frame_reads_as_json(message: bytes, text: bool, shown: dict[str, str]) -> None:
     (item,) = frame_items("s", 1, [message], text=text)
-    assert [msgspec.json.decode(line) for line in readable(item)] == [{"frame": shown}]
+    assert [msgspec.json.decode(line) for line in to_json_lines(item)] == [{"frame": shown}]
 
 
 def test_an_envelope_reads_as_it_is() -> None:
-    assert readable(envelope('{"a":1.0}')) == [b'{"a":1.0}']
+    assert to_json_lines(envelope('{"a":1.0}')) == [b'{"a":1.0}']
 
 
 def test_a_mailbox_numbers_what_it_holds_and_tells_what_is_gone() -> None:

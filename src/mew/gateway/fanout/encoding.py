@@ -86,13 +86,13 @@ def frame_items(stream_id: str, first: int, messages: list[bytes], *, text: bool
     yield from frame_items(stream_id, first + half, messages[half:], text=text)
 
 
-def readable(item: EncodedMessage) -> list[bytes]:
+def to_json_lines(item: EncodedMessage) -> list[bytes]:
     """Return each message as a line of JSON: envelopes unchanged, frames as objects without `kind` (protocol §5)."""
     if item.stream_id is None:
         return [*item.messages]
-    return [_readable_frame(message, text=item.text) for message in item.messages]
+    return [_frame_to_json(message, text=item.text) for message in item.messages]
 
 
-def _readable_frame(message: bytes, *, text: bool) -> bytes:
+def _frame_to_json(message: bytes, *, text: bool) -> bytes:
     stream_id, data = split_frame(message)
     return raw_json.encode_json({"frame": frame_body(stream_id, data, text=text)})

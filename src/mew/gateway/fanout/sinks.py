@@ -13,7 +13,7 @@ import msgspec
 
 from mew._internal.files import ensure_folder
 from mew._internal.logging import log
-from mew.gateway.fanout.encoding import EncodedMessage, readable
+from mew.gateway.fanout.encoding import EncodedMessage, to_json_lines
 
 
 class Counters(msgspec.Struct):
@@ -202,8 +202,8 @@ class SocketSink:
 
     def _queue(self, waiting: list[QueuedMessage]) -> None:
         backlog = self._backlog = self._backlog or SendQueue()
-        for each in waiting:
-            backlog.add(each)
+        for message in waiting:
+            backlog.add(message)
         self._trim(backlog)
 
     def _trim(self, backlog: SendQueue) -> None:
@@ -303,7 +303,7 @@ class HttpMailbox:
         """Store the messages and drop the oldest ones beyond the limits; return how many were added."""
         before = self.next_number
         for item in items:
-            for message in readable(item):
+            for message in to_json_lines(item):
                 self._messages.append(message)
                 self._bytes += len(message)
         count = self.next_number - before
@@ -335,7 +335,7 @@ class FileSink:
 
     def put(self, items: list[EncodedMessage]) -> int:
         """Append the messages. If that fails, the lines are lost and other readers are not affected."""
-        lines = [line + b"\n" for item in items for line in readable(item)]
+        lines = [line + b"\n" for item in items for line in to_json_lines(item)]
         left = memoryview(b"".join(lines))
         try:
             with self._path.open("ab", buffering=0) as file:

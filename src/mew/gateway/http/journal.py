@@ -154,7 +154,7 @@ class JournalApi:
                 "space": raw_json.encode_json(kept.folder.space),
                 "first": raw_json.encode_json(first),
                 "last": raw_json.encode_json(None if last < 0 else last),
-                "records": raw_json.array(shown(record, onlooker) for record in taken),
+                "records": raw_json.array(record_as_json(record, onlooker) for record in taken),
                 "next": raw_json.encode_json(steps.position),
             }
             return raw_json.join_json(body)
@@ -300,12 +300,12 @@ def _step(steps: JournalCursor, onlooker: JournalAccess) -> bytes:
     """Return the next events, encoded. Empty if only frames arrived and the reader does not want them."""
     return b"".join(
         b"id: %d\nevent: %b\ndata: %b\n\n"
-        % (record.position, record.event.encode(), without_line_breaks(shown(record, onlooker)))
+        % (record.position, record.event.encode(), without_line_breaks(record_as_json(record, onlooker)))
         for record in steps.read(STEP_RECORDS, STEP_BYTES)
     )
 
 
-def shown(record: Record, onlooker: JournalAccess) -> bytes:
+def record_as_json(record: Record, onlooker: JournalAccess) -> bytes:
     """Return a record as JSON, reduced to what the caller may see."""
     if not onlooker.sees(record):
         body = RecordBody(record.position, rfc3339(record.time), record.event, withheld=True)

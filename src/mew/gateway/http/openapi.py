@@ -49,9 +49,9 @@ def codes_by_status() -> dict[int, list[str]]:
 
 
 def _refusals(kind: type[ProtocolError]) -> Iterable[type[ProtocolError]]:
-    for each in kind.__subclasses__():
-        yield each
-        yield from _refusals(each)
+    for subclass in kind.__subclasses__():
+        yield subclass
+        yield from _refusals(subclass)
 
 
 @cache
@@ -187,14 +187,14 @@ def _journal() -> Any:
 
 def _with_examples(operation: dict[str, Any], examples: tuple[Example, ...]) -> Any:
     """Add each example under the same name to the request and to its response."""
-    asked = {each.name: {"summary": each.summary, "value": each.request} for each in examples}
-    body = {"required": True, "content": {JSON: {"schema": _ref("Envelope"), "examples": asked}}}
+    requests = {example.name: {"summary": example.summary, "value": example.request} for example in examples}
+    body = {"required": True, "content": {JSON: {"schema": _ref("Envelope"), "examples": requests}}}
     responses = dict(operation["responses"])
-    for status in sorted({each.status for each in examples}):
-        answered = {each.name: {"value": each.answer} for each in examples if each.status == status}
+    for status in sorted({example.status for example in examples}):
+        answers = {example.name: {"value": example.answer} for example in examples if example.status == status}
         schema = operation["responses"][str(status)].get("content", _content(_ref("ProtocolError")))[JSON]["schema"]
         described = {"description": "As asked." if status == 200 else _NAMES[status]}
-        responses[str(status)] = {**described, "content": {JSON: {"schema": schema, "examples": answered}}}
+        responses[str(status)] = {**described, "content": {JSON: {"schema": schema, "examples": answers}}}
     return {**operation, "requestBody": body, "responses": responses}
 
 
