@@ -91,7 +91,7 @@ def test_what_cannot_be_configured_has_the_value_of_the_code(what: str) -> None:
 
 def test_a_peer_that_does_not_read_has_less_time_while_others_wait() -> None:
     (told,) = (cells[2] for cells in rows() if cells[0] == "a peer that does not read an HTTP response")
-    hurried = Timeouts().write_seconds * http_protocol.HURRIED_LOOKS / http_protocol.UNSENT_LOOKS
+    hurried = Timeouts().write_seconds * http_protocol.HURRIED_UNSENT_CHECKS / http_protocol.UNSENT_CHECKS
     assert f"{http_protocol.UNSENT_PROGRESS // 1024} KiB in {Timeouts().write_seconds:g} s" in told
     assert f"in {hurried:g} s while others wait" in told
 

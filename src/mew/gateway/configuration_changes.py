@@ -35,31 +35,31 @@ def programs(space: SpaceConfig, tokens: TokenStore) -> dict[str, Any]:
 
 
 def _program(participant: ParticipantConfig, tokens: TokenStore) -> dict[str, Any]:
-    told: dict[str, Any] = {"type": participant.type, "auto_start": participant.auto_start}
+    description: dict[str, Any] = {"type": participant.type, "auto_start": participant.auto_start}
     if participant.command is not None:
-        told |= _command(participant.command, participant.args, participant.env, tokens)
+        description |= _command(participant.command, participant.args, participant.env, tokens)
     server = participant.mcp_server
     if server is not None:
-        told["mcp_server"] = _server(server, tokens)
-    return told
+        description["mcp_server"] = _server(server, tokens)
+    return description
 
 
 def _server(server: McpServerConfig, tokens: TokenStore) -> dict[str, Any]:
-    told = _command(server.command, server.args, server.env, tokens)
-    return told if server.cwd is None else {**told, "cwd": server.cwd}
+    description = _command(server.command, server.args, server.env, tokens)
+    return description if server.cwd is None else {**description, "cwd": server.cwd}
 
 
 def _command(command: str, args: Sequence[str], env: Mapping[str, str], tokens: TokenStore) -> dict[str, Any]:
     # Arguments may repeat values of `env`, so a single variable is reason enough.
     secret = bool(env) or any(_may_hold_secret(text, tokens) for text in (command, *args))
-    told: dict[str, Any] = {"command": command}
+    description: dict[str, Any] = {"command": command}
     if _may_hold_secret(command, tokens):
-        told["command"] = _digest(command)
+        description["command"] = _digest(command)
     if args:
-        told["args"] = _digest(args) if secret else list(args)
+        description["args"] = _digest(args) if secret else list(args)
     if env:
-        told["env"] = sorted(env)
-    return told
+        description["env"] = sorted(env)
+    return description
 
 
 def _may_hold_secret(text: str, tokens: TokenStore) -> bool:
@@ -84,10 +84,10 @@ class Known(msgspec.Struct, frozen=True, kw_only=True):
 
 def known_now(config: GatewayConfig, space: SpaceConfig, tokens: TokenStore) -> Known:
     """Return the current state, in the form of the file."""
-    held = tokens.digests(space.settings.space_id)
+    digests_by_holder = tokens.digests(space.settings.space_id)
     return Known(
-        participants={each.participant: digests for each, digests in held.items() if not each.observer},
-        observers={each.participant: digests for each, digests in held.items() if each.observer},
+        participants={each.participant: digests for each, digests in digests_by_holder.items() if not each.observer},
+        observers={each.participant: digests for each, digests in digests_by_holder.items() if each.observer},
         configuration=_configuration(config, space),
         programs=programs(space, tokens),
     )
@@ -125,13 +125,13 @@ def known_before(space: SpaceConfig, tokens: TokenStore, now: Known, *, ran: boo
             return msgspec.json.decode(text, type=Known)
     except (MewError, msgspec.MsgspecError) as error:
         log.warning("known tokens cannot be read", file=str(folder.state_file), error=str(error))
-    made = {each.participant for each in tokens.generated if each.space_id == space.settings.space_id}
+    generated = {each.participant for each in tokens.generated if each.space_id == space.settings.space_id}
 
-    def old(held: Mapping[str, frozenset[str]], *, observer: bool) -> Mapping[str, frozenset[str]]:
-        new = set() if observer else made
+    def old(digests_by_holder: Mapping[str, frozenset[str]], *, observer: bool) -> Mapping[str, frozenset[str]]:
+        new = set() if observer else generated
         if not ran:
-            new = new | {name for name in held if folder.file(name, observer=observer).exists()}
-        return {name: digests for name, digests in held.items() if name not in new}
+            new = new | {name for name in digests_by_holder if folder.file(name, observer=observer).exists()}
+        return {name: digests for name, digests in digests_by_holder.items() if name not in new}
 
     return Known(
         participants=old(now.participants, observer=False),

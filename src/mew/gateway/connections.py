@@ -223,10 +223,10 @@ def counted_as(address: str) -> str:
     if ":" not in address:
         return address
     try:
-        known = IPv6Address(address.partition("%")[0])
+        parsed = IPv6Address(address.partition("%")[0])
     except ValueError:
         return address
-    return str(IPv6Network((int(known), _V6_PREFIX), strict=False))
+    return str(IPv6Network((int(parsed), _V6_PREFIX), strict=False))
 
 
 Address = IPv4Address | IPv6Address
@@ -249,9 +249,9 @@ class TrustedProxies:
         """Return the client's address: the last listed one that is not a trusted proxy, else the peer's own."""
         if not self.trusts(peer):
             return peer
-        given = b",".join(value for name, value in headers if name == b"x-forwarded-for").decode("latin-1")
+        forwarded = b",".join(value for name, value in headers if name == b"x-forwarded-for").decode("latin-1")
         client = peer
-        for written in reversed(given.split(",")):
+        for written in reversed(forwarded.split(",")):
             address = _address(written.strip())
             if address is None:
                 break
@@ -261,8 +261,8 @@ class TrustedProxies:
         return client
 
     def _look_up(self, address: str) -> bool:
-        known = _address(address)
-        return known is not None and any(known in network for network in self._networks)
+        parsed = _address(address)
+        return parsed is not None and any(parsed in network for network in self._networks)
 
 
 def _address(written: str) -> Address | None:

@@ -145,12 +145,12 @@ class Origins:
 
     def refusal(self, headers: Iterable[tuple[bytes, bytes]]) -> Unauthorized | None:
         """Return the error for a request with these headers (lower-case names); None if the request is accepted."""
-        given = [(name, value.decode("latin-1").strip().lower()) for name, value in headers if name in _READ]
-        hosts = [value for name, value in given if name == b"host"]
+        fields = [(name, value.decode("latin-1").strip().lower()) for name, value in headers if name in _READ]
+        hosts = [value for name, value in fields if name == b"host"]
         for host in hosts:
             if not self._takes_host(host):
                 return Unauthorized(f"nothing is served here as {host!r}: see `gateway.allowed_hosts`")
-        for name, origin in given:
+        for name, origin in fields:
             if name == b"origin" and not self._takes_origin(origin, hosts):
                 return Unauthorized(f"pages of {origin!r} are not served here: see `gateway.allowed_origins`")
         return None

@@ -345,8 +345,8 @@ class HttpConnection(HttpToolsProtocol):
 
     def _should_upgrade(self) -> bool:
         """Return whether WebSocket is requested; `Connection` may be a list and may occur more than once."""
-        asked = [value.lower() for name, value in self.headers if name == b"upgrade"]
-        return asked == [b"websocket"] and any(
+        protocols = [value.lower() for name, value in self.headers if name == b"upgrade"]
+        return protocols == [b"websocket"] and any(
             token.strip().lower() == b"upgrade"
             for name, value in self.headers
             if name == b"connection"

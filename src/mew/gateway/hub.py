@@ -379,8 +379,8 @@ class Hub:
                 self.fanout.enqueue(effect.audience, item, low_priority=effect.kind in _LOW_PRIORITY)
             elif isinstance(effect, CapabilityChecked):
                 if self.decisions is not None:
-                    held = self.space.capabilities(effect.participant).text
-                    self.decisions.decided(effect, self.space.state.time, held)
+                    capabilities = self.space.capabilities(effect.participant).text
+                    self.decisions.decided(effect, self.space.state.time, capabilities)
             elif isinstance(effect, DeliverFrame):
                 for item in frame_items(effect.stream_id, effect.frame_number, [effect.message], text=effect.text):
                     self.fanout.enqueue(effect.audience, item)

@@ -74,14 +74,14 @@ class StreamAudiences:
         if stream_id in self._known:
             return self._known[stream_id]
         # If the start of the stream is not found, show its data to no one.
-        found = {stream_id: _NOBODY, **_open_at(journal, position)}
-        self._keep(found)
-        return found[stream_id]
+        audiences = {stream_id: _NOBODY, **_open_at(journal, position)}
+        self._keep(audiences)
+        return audiences[stream_id]
 
-    def _keep(self, found: dict[str, Audience]) -> None:
+    def _keep(self, audiences: dict[str, Audience]) -> None:
         if len(self._known) >= MAX_CACHED_STREAMS:
             self._known = {}
-        self._known.update(found)
+        self._known.update(audiences)
 
 
 def _learnt(record: Record) -> dict[str, Audience]:
@@ -96,15 +96,15 @@ def _open_at(journal: Journal, position: int) -> dict[str, Audience]:
 
     Reads the last checkpoint before the position and the records after it.
     """
-    found: dict[str, Audience] = {}
+    audiences: dict[str, Audience] = {}
     for record in journal.records(_checkpoint_before(journal, position), control=True):
         if record.position >= position:
             break
         if record.event == records.CHECKPOINT:
             streams = msgspec.json.decode(record.payload, type=_Snapshot).streams
-            found |= {stream.stream_id: stream.fields.audience for stream in streams}
-        found |= _learnt(record)
-    return found
+            audiences |= {stream.stream_id: stream.fields.audience for stream in streams}
+        audiences |= _learnt(record)
+    return audiences
 
 
 def _checkpoint_before(journal: Journal, position: int) -> int:
@@ -127,8 +127,8 @@ def _checkpoint_in(segment: Segment, before: int) -> int | None:
     if last is None or last < before:
         return last
     table = read_control(segment, ["position", "event"])
-    found = table.filter(pc.equal(table["event"], records.CHECKPOINT))["position"].to_pylist()
-    return max((position for position in found if position < before), default=None)
+    checkpoints = table.filter(pc.equal(table["event"], records.CHECKPOINT))["position"].to_pylist()
+    return max((position for position in checkpoints if position < before), default=None)
 
 
 class JournalAccess:

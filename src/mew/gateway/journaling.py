@@ -168,9 +168,9 @@ def _locked(folder: JournalFolder) -> FileLock:
 
 def _log_maintenance(answer: MaintenanceMessage) -> None:
     """Log what the sealer did or failed to do."""
-    for event, told in answer.items():
+    for event, details in answer.items():
         if event == "failed":
-            request = " ".join(told["request"]) if isinstance(told["request"], dict) else str(told["request"])
-            log.error("journal maintenance failed", request=request, error=told["problem"])
+            request = " ".join(details["request"]) if isinstance(details["request"], dict) else str(details["request"])
+            log.error("journal maintenance failed", request=request, error=details["problem"])
         else:
-            log.debug(f"journal {event}", **told)
+            log.debug(f"journal {event}", **details)

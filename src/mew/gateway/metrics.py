@@ -40,10 +40,10 @@ _COUNTED: Final = {
 }
 """Descriptions by attribute name in the writer's figures."""
 _SHOWN: Final[dict[str, tuple[str, Callable[["OpenJournal"], float]]]] = {
-    "position": ("The last position that the kernel has.", lambda kept: kept.writer.written),
-    "synced_position": ("The last position that the disk has.", lambda kept: kept.writer.synced),
-    "available": ("Whether the journal can be written.", lambda kept: int(kept.writer.problem is None)),
-    "disk_used_ratio": ("Used part of the disk that it is on.", lambda kept: disk_used(kept.folder)),
+    "position": ("The last position that the kernel has.", lambda journal: journal.writer.written),
+    "synced_position": ("The last position that the disk has.", lambda journal: journal.writer.synced),
+    "available": ("Whether the journal can be written.", lambda journal: int(journal.writer.problem is None)),
+    "disk_used_ratio": ("Used part of the disk that it is on.", lambda journal: disk_used(journal.folder)),
 }
 
 
@@ -52,13 +52,13 @@ def journal_metrics(gateway: "Gateway") -> Iterator[Metric]:
     journals = gateway.journals
     for name, what in _COUNTED.items():
         counted = CounterMetricFamily(f"mew_journal_{name}", what, labels=["space"])
-        for space, kept in journals.open_journals.items():
-            counted.add_metric([space], getattr(kept.writer.stats, name))
+        for space, journal in journals.open_journals.items():
+            counted.add_metric([space], getattr(journal.writer.stats, name))
         yield counted
     for name, (what, value) in _SHOWN.items():
         shown = GaugeMetricFamily(f"mew_journal_{name}", what, labels=["space"])
-        for space, kept in journals.open_journals.items():
-            shown.add_metric([space], value(kept))
+        for space, journal in journals.open_journals.items():
+            shown.add_metric([space], value(journal))
         yield shown
     waiting = "What the sealer has been asked to do and has not begun."
     yield GaugeMetricFamily("mew_journal_pending_requests", waiting, journals.maintenance.pending)
@@ -66,12 +66,14 @@ def journal_metrics(gateway: "Gateway") -> Iterator[Metric]:
 
 def journal_health(gateway: "Gateway") -> tuple[str, dict[str, str]]:
     """Return `ok` or `degraded`, and the journal status of each space: ok, off, not open, or the error."""
-    said = {}
+    status_by_space = {}
     problems = gateway.journals.problems()
     for space in gateway.config.spaces:
         name = space.settings.space_id
-        said[name] = OFF if not space.journal.enabled else NOT_OPEN if name not in problems else problems[name] or OK
-    return "degraded" if any(problems.values()) else "ok", said
+        status_by_space[name] = (
+            OFF if not space.journal.enabled else NOT_OPEN if name not in problems else problems[name] or OK
+        )
+    return "degraded" if any(problems.values()) else "ok", status_by_space
 
 
 class DiskSpaceMonitor:
@@ -141,8 +143,8 @@ class _Reading(Collector):
         open_ones = {name: list(hub.space.state.proposals.values()) for name, hub in self._gateway.hubs.items()}
         counted = {name: len(proposals) for name, proposals in open_ones.items()}
         yield _gauge("mew_open_proposals", "Proposals that may still be fulfilled.", counted)
-        held = {name: sum(proposal.size for proposal in proposals) for name, proposals in open_ones.items()}
-        yield _gauge("mew_open_proposal_bytes", "Their bytes, as they count towards the limits.", held)
+        bytes_by_space = {name: sum(proposal.size for proposal in proposals) for name, proposals in open_ones.items()}
+        yield _gauge("mew_open_proposal_bytes", "Their bytes, as they count towards the limits.", bytes_by_space)
         closed = CounterMetricFamily(
             "mew_closed_proposals", "Closed proposals, by outcome.", labels=["space", "outcome"]
         )

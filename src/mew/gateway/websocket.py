@@ -72,14 +72,14 @@ class WebSocketConnection(WSListener):
         "token",
     )
 
-    def __init__(self, gateway: "Gateway", said: JoinRequest, opened: "OpenConnection") -> None:
-        """Create the socket of an upgraded, not yet joined connection; `said` holds the request's credentials."""
+    def __init__(self, gateway: "Gateway", credentials: JoinRequest, opened: "OpenConnection") -> None:
+        """Create the socket of an upgraded, not yet joined connection; `credentials` are those of the request."""
         super().__init__()
         self._gateway = gateway
         self._opened = opened
         self._refused = False
         """Whether the join is rejected; the answer may be delayed."""
-        self._credentials: JoinRequest | None = said
+        self._credentials: JoinRequest | None = credentials
         self.connection = gateway.new_connection()
         self._hub: Hub | None = None
         self._participant = ""
@@ -267,11 +267,11 @@ class WebSocketConnection(WSListener):
 
     def _go_on(self) -> bool:
         """Handle one held frame and return whether more frames are held."""
-        held, self._held = self._held, None
-        if held:
-            self._handle(held.popleft())
-        if held:
-            self._held = held
+        frames, self._held = self._held, None
+        if frames:
+            self._handle(frames.popleft())
+        if frames:
+            self._held = frames
             return True
         if self._transport.is_disconnected:
             self._gateway.leave_throttle.put(self._leave)
@@ -294,22 +294,22 @@ class WebSocketConnection(WSListener):
 
     def _enter(self, message: bytes) -> None:
         """Process the queued join, then the frames that came after it."""
-        held = self._take_held()
+        frames = self._take_held()
         if self._transport.is_disconnected:
             self._gateway.leave_throttle.put(self._leave)
             return
         if not self._closing:
             self._take_join(message)
-        while held and self._held is None:
-            self._handle(held.popleft())
+        while frames and self._held is None:
+            self._handle(frames.popleft())
         if self._held is None:
             self.resume_reading()
         else:  # the sender has used its share of this turn
-            self._held.extend(held)
+            self._held.extend(frames)
 
     def _take_held(self) -> "deque[HeldFrame]":
-        held, self._held = self._held or deque(), None
-        return held
+        frames, self._held = self._held or deque(), None
+        return frames
 
     def _take_join(self, message: bytes) -> None:
         try:

@@ -67,9 +67,9 @@ class WebSocketProtocol(WSProtocol):  # type: ignore[misc]
 
     __slots__ = ("_connection", "_counts", "_deaf", "_unadmitted_bytes")
 
-    def __init__(self, gateway: Gateway, connection: OpenConnection, said: JoinRequest) -> None:
-        """Use the gateway's limits and timeouts; `said` holds the credentials from the request head."""
-        handed_over = [said]
+    def __init__(self, gateway: Gateway, connection: OpenConnection, credentials: JoinRequest) -> None:
+        """Use the gateway's limits and timeouts; `credentials` are those of the request head."""
+        handed_over = [credentials]
 
         def listener(_: WSUpgradeRequest) -> WebSocketConnection:
             # This function is kept until the connection closes. `pop` releases the token, which may be large.

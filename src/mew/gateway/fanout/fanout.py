@@ -239,8 +239,8 @@ class Fanout:
         if isinstance(audience, OneConnection):
             connections = [audience.connection]
         elif isinstance(audience, Recipients):
-            found = map(self._readers.connection_of, audience.participants)
-            connections = [connection for connection in found if connection is not None]
+            bound = map(self._readers.connection_of, audience.participants)
+            connections = [connection for connection in bound if connection is not None]
         return connections if len(connections) <= SMALL_AUDIENCE else []
 
     def _serve_soon(self, connections: list[str]) -> None:

@@ -31,13 +31,13 @@ class Bill(msgspec.Struct):
 
 
 @asynccontextmanager
-async def paid(gateway: Gateway, space: SpaceCore, asked: JoinRequest) -> AsyncIterator[Bill]:
+async def paid(gateway: Gateway, space: SpaceCore, join: JoinRequest) -> AsyncIterator[Bill]:
     """Charge the caller for work that does not await anything.
 
     Waits for the caller's turn and raises a refusal if a budget is exceeded. The yielded `Bill` is charged on exit.
     """
     hub, bill = gateway.hubs[space.settings.space_id], Bill()
-    payer = gateway.lobby.payer(asked)
+    payer = gateway.lobby.payer(join)
     await hub.turns.share(payer)
     space.budgets.require(payer, space.settings.limits, hub.clock())
     try:
@@ -126,8 +126,8 @@ class GentleClose:
 
 def exchange_of(scope: Mapping[str, Any]) -> Exchange | None:
     """Return the exchange of a request, or None."""
-    found = scope.get("state", {}).get(KEY)
-    return found if isinstance(found, Exchange) else None
+    exchange = scope.get("state", {}).get(KEY)
+    return exchange if isinstance(exchange, Exchange) else None
 
 
 def peer_of(request: Request) -> str:

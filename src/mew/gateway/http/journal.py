@@ -85,21 +85,21 @@ class JournalApi:
     async def read(self, request: Request) -> Response:
         """Return a page of records, or the live stream if the `Accept` header requests it."""
         join = _credentials(request)
-        kept, identity = self._admitted(join)
+        journal, identity = self._admitted(join)
         admit(request)
-        asked = _asked(request)
-        hub, payer = self._hub_of(kept), self._gateway.lobby.payer(join)
+        query = _asked(request)
+        hub, payer = self._hub_of(journal), self._gateway.lobby.payer(join)
         hub.space.budgets.require(payer, hub.space.settings.limits, hub.clock())
         if LIVE not in request.headers.get("accept", ""):
-            page = await self._page(kept, identity, asked)
+            page = await self._page(journal, identity, query)
             _charge(hub, payer, len(page.body))
             return page
-        asked = _resumed(request, asked)
+        query = _resumed(request, query)
         if request.method == "HEAD":
             return Response(media_type=LIVE, headers=_HEADERS)
         self._require_room(hub, identity)
         reader = LiveReader(join, identity, exchange_of(request.scope))
-        return _Events(self._events(reader, kept, asked), media_type=LIVE, headers=_HEADERS)
+        return _Events(self._events(reader, journal, query), media_type=LIVE, headers=_HEADERS)
 
     def _require_room(self, hub: Hub, identity: Identity) -> None:
         """Raise `QuotaExceeded` if the gateway or the participant already has the maximum number of live readers."""
@@ -124,34 +124,36 @@ class JournalApi:
         """Return the requested journal and the identity of the caller."""
         name = self._gateway.lobby.look_in(join).settings.space_id
         identity = self._gateway.tokens.identify(str(join.token))
-        kept = self._gateway.journals.open_journals.get(name)
-        if kept is None or identity is None:
+        journal = self._gateway.journals.open_journals.get(name)
+        if journal is None or identity is None:
             raise NotFound(f"the space {name!r} keeps no journal")
-        return kept, identity
+        return journal, identity
 
-    def _hub_of(self, kept: OpenJournal) -> Hub:
-        return self._gateway.hubs[kept.folder.space]
+    def _hub_of(self, journal: OpenJournal) -> Hub:
+        return self._gateway.hubs[journal.folder.space]
 
-    def _steps(self, kept: OpenJournal, identity: Identity, asked: JournalQuery) -> tuple[JournalCursor, JournalAccess]:
-        folder = kept.folder
-        known = self._known.setdefault(folder.space, _Known())
-        if len(known.checked) > MOST_CHECKED:
-            known.checked = set()
-        steps = JournalCursor(folder.root, folder.space, asked.start, control=asked.control, checked=known.checked)
-        return steps, JournalAccess(identity, known.targets, steps)
+    def _steps(
+        self, journal: OpenJournal, identity: Identity, query: JournalQuery
+    ) -> tuple[JournalCursor, JournalAccess]:
+        folder = journal.folder
+        cache = self._known.setdefault(folder.space, _Known())
+        if len(cache.checked) > MOST_CHECKED:
+            cache.checked = set()
+        steps = JournalCursor(folder.root, folder.space, query.start, control=query.control, checked=cache.checked)
+        return steps, JournalAccess(identity, cache.targets, steps)
 
     # A page
 
-    async def _page(self, kept: OpenJournal, identity: Identity, asked: JournalQuery) -> Response:
-        steps, onlooker = self._steps(kept, identity, asked)
+    async def _page(self, journal: OpenJournal, identity: Identity, query: JournalQuery) -> Response:
+        steps, onlooker = self._steps(journal, identity, query)
 
         def read() -> bytes:
             first = steps.first
-            taken = steps.read(asked.limit, PAGE_BYTES)
+            taken = steps.read(query.limit, PAGE_BYTES)
             steps.release()
-            last = max([kept.writer.written, *(record.position for record in taken[-1:])])
+            last = max([journal.writer.written, *(record.position for record in taken[-1:])])
             body = {
-                "space": raw_json.encode_json(kept.folder.space),
+                "space": raw_json.encode_json(journal.folder.space),
                 "first": raw_json.encode_json(first),
                 "last": raw_json.encode_json(None if last < 0 else last),
                 "records": raw_json.array(record_as_json(record, onlooker) for record in taken),
@@ -163,24 +165,24 @@ class JournalApi:
             async with self._reading:
                 body = await run_in_threadpool(read)
         except (CorruptData, RecordsMissing) as problem:
-            raise _unreadable(kept, steps, problem) from None
+            raise _unreadable(journal, steps, problem) from None
         return Response(body, media_type="application/json", headers=_HEADERS)
 
     # The live stream
 
     async def _events(
-        self, reader: "LiveReader", kept: OpenJournal, asked: JournalQuery
+        self, reader: "LiveReader", journal: OpenJournal, query: JournalQuery
     ) -> AsyncGenerator[bytes, None]:
         """Yield events while the client is connected, its token is valid and the gateway serves."""
         loop, payer = asyncio.get_running_loop(), self._gateway.lobby.payer(reader.join)
-        identity, hub = reader.identity, self._hub_of(kept)
-        steps, onlooker = self._steps(kept, identity, asked)
+        identity, hub = reader.identity, self._hub_of(journal)
+        steps, onlooker = self._steps(journal, identity, query)
         self._live[identity] += 1
         heard = loop.time()
         try:
             while True:
                 before, chunk = steps.position, b""
-                if kept.writer.written >= steps.position:
+                if journal.writer.written >= steps.position:
                     async with self._reading:
                         chunk = await run_in_threadpool(_step, steps, onlooker)
                 elif loop.time() - heard >= HEARTBEAT_SECONDS:
@@ -200,7 +202,7 @@ class JournalApi:
                     await reader.wait(LOOK_SECONDS)
                 await self._settled(reader, hub, payer)
         except (CorruptData, RecordsMissing) as problem:
-            _unreadable(kept, steps, problem)
+            _unreadable(journal, steps, problem)
         finally:
             self._live[identity] -= 1
             if not self._live[identity]:
@@ -267,8 +269,8 @@ class _Events(StreamingResponse):
 
 def _credentials(request: Request) -> JoinRequest:
     """Return the caller's credentials. The path names the space."""
-    said = credentials("", request.headers.get("authorization"))
-    return JoinRequest(space=request.path_params["id"], token=said.token)
+    request_credentials = credentials("", request.headers.get("authorization"))
+    return JoinRequest(space=request.path_params["id"], token=request_credentials.token)
 
 
 def _asked(request: Request) -> JournalQuery:
@@ -280,20 +282,20 @@ def _asked(request: Request) -> JournalQuery:
     return JournalQuery(start, limit, bool(_number("control", query.get("control", "0"), 1)))
 
 
-def _resumed(request: Request, asked: JournalQuery) -> JournalQuery:
+def _resumed(request: Request, query: JournalQuery) -> JournalQuery:
     """Start after the last event that the reader has seen, if it sends `Last-Event-ID`."""
     last = request.headers.get("last-event-id")
     if not last:
-        return asked
-    return msgspec.structs.replace(asked, start=_number("Last-Event-ID", last) + 1)
+        return query
+    return msgspec.structs.replace(query, start=_number("Last-Event-ID", last) + 1)
 
 
-def _number(name: str, given: str, most: int | None = None) -> int:
-    if not (given.isascii() and given.isdigit() and len(given) <= POSITION_DIGITS):
+def _number(name: str, text: str, most: int | None = None) -> int:
+    if not (text.isascii() and text.isdigit() and len(text) <= POSITION_DIGITS):
         raise InvalidRequest(f"`{name}` must be a whole number")
-    if most is not None and int(given) > most:
+    if most is not None and int(text) > most:
         raise InvalidRequest(f"`{name}` may be {most} at most")
-    return int(given)
+    return int(text)
 
 
 def _step(steps: JournalCursor, onlooker: JournalAccess) -> bytes:
@@ -323,7 +325,7 @@ def record_as_json(record: Record, onlooker: JournalAccess) -> bytes:
     return raw_json.encode_json(body)
 
 
-def _unreadable(kept: OpenJournal, steps: JournalCursor, problem: Exception) -> InternalError:
+def _unreadable(journal: OpenJournal, steps: JournalCursor, problem: Exception) -> InternalError:
     """Log the problem for the operator and return an error that contains only the position."""
-    log.error("journal unreadable", space=kept.folder.space, position=steps.position, error=str(problem))
+    log.error("journal unreadable", space=journal.folder.space, position=steps.position, error=str(problem))
     return InternalError(f"the journal cannot be read at position {steps.position}; the gateway's log says more")
