@@ -121,6 +121,8 @@ class Sending(msgspec.Struct):
     """Time spent on the slices so far."""
     next_flush: Urgency = Urgency.NONE
     """How soon the next batch must follow."""
+    next_flush_at: float | None = None
+    """When to flush next, if sockets were still sending frames while this batch was recorded."""
 
 
 class Blocked(msgspec.Struct, frozen=True):
@@ -251,8 +253,10 @@ class Fanout:
     # When to send it
 
     def _schedule(self, *, low_priority: bool) -> None:
+        self._schedule_in(self._pacer.delay(self._clock(), low_priority=low_priority), low_priority=low_priority)
+
+    def _schedule_in(self, delay: float, *, low_priority: bool) -> None:
         loop = asyncio.get_running_loop()
-        delay = self._pacer.delay(self._clock(), low_priority=low_priority)
         if delay <= 0:
             self._state = Scheduled(loop.call_soon(self._flush_now))
         elif low_priority:
@@ -312,7 +316,7 @@ class Fanout:
 
     def _begin(self) -> Sending | None:
         """Start to send the batch; return None if there is nothing to send, or if it may not be sent yet."""
-        self._state = _BLOCKED
+        self._state, items = _BLOCKED, len(self._batch.items)
         try:
             recorded = self._before_flush()
         except BaseException:
@@ -324,10 +328,15 @@ class Fanout:
         batch = self._batch
         if not batch.items:
             return None
+        # The time counts from the previous flush. So after a delay, sockets that keep sending are read twice.
+        next_flush_at = None
+        if len(batch.items) > items:
+            now = self._clock()
+            next_flush_at = now + self._pacer.delay(now)
         self._batch = Batch()
         if self.history is not None:
             self._log(self.history, batch)
-        self._state = sending = Sending(BatchDelivery(batch, self._readers))
+        self._state = sending = Sending(BatchDelivery(batch, self._readers), next_flush_at=next_flush_at)
         return sending
 
     def _slice(self, sending: Sending) -> bool:
@@ -342,7 +351,9 @@ class Fanout:
         sending.seconds += now - started
         if done:
             self._pacer.flushed(now, sending.seconds, sending.delivery.messages)
-            if sending.next_flush is Urgency.NONE:
+            if sending.next_flush_at is not None:
+                self._schedule_in(sending.next_flush_at - now, low_priority=False)
+            elif sending.next_flush is Urgency.NONE:
                 self._state = _IDLE
             else:
                 self._schedule(low_priority=sending.next_flush is Urgency.LOW)
