@@ -37,7 +37,7 @@ _END: Final = FILLER * (PAYLOAD - STAMP)
 
 def storm(plan: Plan) -> Table:
     """Measure while all clients disconnect and reconnect."""
-    table = Table(f"{CROWD:,} clients reconnect at once, while two others stream at {HERTZ} Hz", plan.servers)
+    table = Table(f"{CROWD:,} clients reconnect together, while two others stream at {HERTZ} Hz", plan.servers)
     rounds = min(plan.rounds, 2)
     table.note(f"rounds: {rounds} of ours, 1 of each other")
     for number in range(rounds):
