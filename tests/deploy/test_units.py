@@ -21,12 +21,12 @@ EXPOSURE = 20
 SECONDS = 50
 
 
-def unit(name: str) -> configparser.SectionProxy:
-    """The section [Service] of a unit, in which no key of ours stands twice."""
+def unit(name: str, section: str = "Service") -> configparser.SectionProxy:
+    """A section of a unit, in which no key occurs twice."""
     parser = configparser.ConfigParser(interpolation=None)
     parser.optionxform = str  # type: ignore[assignment, method-assign]
     parser.read(DEPLOY / name, encoding="utf-8")
-    return parser["Service"]
+    return parser[section]
 
 
 def analyze(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
@@ -75,6 +75,13 @@ def test_what_a_restart_does_not_mend_is_not_restarted() -> None:
             "on-failure",
             USAGE_ERROR,
         )
+
+
+def test_a_gateway_that_fails_again_and_again_is_not_restarted_forever() -> None:
+    limits, gateway = unit("mew-gateway@.service", "Unit"), unit("mew-gateway@.service")
+    start_seconds = 20  # a start that fails may first read a long journal
+    shortest_interval = int(limits["StartLimitBurst"]) * (int(gateway["RestartSec"]) + start_seconds)
+    assert int(limits["StartLimitIntervalSec"]) > shortest_interval
 
 
 def test_both_work_as_the_same_user_in_the_same_folder() -> None:
