@@ -6,7 +6,7 @@ Each list of exceptions gives the reason for each entry. An entry that is no lon
 import ast
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Final
 
@@ -79,10 +79,21 @@ SINGLE_IMPORTERS = {
 }
 """Modules outside the pipeline that exactly one other module imports, with the reason for each."""
 
-SHARED_NAMES = {
-    "Position": "templates are programs that users copy; each is complete",
+TEMPLATES = "templates are programs that users copy; each is complete"
+SHARED_CLASSES = {
+    "Position": TEMPLATES,
 }
 """Public classes that two modules outside the pipeline define, with the reason for each."""
+SHARED_FUNCTIONS = {
+    "agent": TEMPLATES,
+    "main": "the entry point of a process",
+    "own_stream": TEMPLATES,
+}
+"""Public functions that two modules outside the pipeline define, with the reason for each.
+
+Commands have the name of the command, and handlers the name of the kind: neither counts.
+"""
+HANDLERS: Final = "protocol/handlers/"
 
 
 def long_functions(tree: ast.Module) -> Iterator[tuple[str, int]]:
@@ -132,14 +143,30 @@ def _imported_names(tree: ast.Module) -> Iterator[str]:
                 yield from (f"{base}.{alias.name}" for alias in names)
 
 
-def public_classes(modules: Iterable[Path]) -> dict[str, list[str]]:
-    """The modules that define each public class."""
+def shared_names(modules: Iterable[Path], named: Callable[[str, ast.stmt], str | None]) -> dict[str, list[str]]:
+    """The modules that define each public name, for names that several modules define."""
     definitions = defaultdict(list)
     for module in modules:
+        path = module_path(module)
         for node in ast.parse(module.read_text(encoding="utf-8")).body:
-            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
-                definitions[node.name].append(module_path(module))
-    return definitions
+            name = named(path, node)
+            if name is not None and not name.startswith("_"):
+                definitions[name].append(path)
+    return {name: paths for name, paths in definitions.items() if len(paths) > 1}
+
+
+def class_name(_path: str, node: ast.stmt) -> str | None:
+    """The name of a class at the top of a module."""
+    return node.name if isinstance(node, ast.ClassDef) else None
+
+
+def function_name(path: str, node: ast.stmt) -> str | None:
+    """The name of a function at the top of a module, unless it is a command or a handler."""
+    if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) or path.startswith(HANDLERS):
+        return None
+    decorators = [ast.unparse(decorator).partition("(")[0] for decorator in node.decorator_list]
+    is_command = any(decorator.endswith((".command", ".default")) for decorator in decorators)
+    return None if is_command else node.name
 
 
 @pytest.mark.parametrize("module", MODULES, ids=module_path)
@@ -173,9 +200,14 @@ def test_there_are_not_more_modules_than_subjects() -> None:
     assert len(settled_modules()) <= MOST_MODULES
 
 
-def test_a_public_class_has_a_name_of_its_own() -> None:
-    shared = {name: paths for name, paths in public_classes(settled_modules()).items() if len(paths) > 1}
-    assert sorted(shared) == sorted(SHARED_NAMES), shared
+@pytest.mark.parametrize(
+    ("named", "exceptions"),
+    [(class_name, SHARED_CLASSES), (function_name, SHARED_FUNCTIONS)],
+    ids=["classes", "functions"],
+)
+def test_a_public_name_is_unique(named: Callable[[str, ast.stmt], str | None], exceptions: dict[str, str]) -> None:
+    shared = shared_names(settled_modules(), named)
+    assert sorted(shared) == sorted(exceptions), shared
 
 
 def test_no_file_holds_what_belongs_to_another_place() -> None:
