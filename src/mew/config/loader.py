@@ -23,7 +23,7 @@ from mew.config.models import (
     SpaceConfig,
     UnadmittedLimits,
 )
-from mew.config.yaml_source import ConfigValue, decode_fields, decode_value, file_keys, read_yaml
+from mew.config.yaml_source import ConfigValue, decode_config_value, decode_fields, file_keys, read_yaml
 from mew.journal.kafka.address import TOPIC_URL_FORM, InvalidTopicUrl, TopicUrl, parse_topic_url
 from mew.journal.settings import JournalSettings
 from mew.protocol import kinds
@@ -103,7 +103,7 @@ def _read_tls(section: ConfigValue, directory: Path) -> TLS | None:
     value = section.get("tls")
     if value is None:
         return None
-    paths = {key: directory / path for key, path in msgspec.structs.asdict(decode_value(value, TLS)).items()}
+    paths = {key: directory / path for key, path in msgspec.structs.asdict(decode_config_value(value, TLS)).items()}
     for key, path in paths.items():
         if not path.is_file():
             raise value.required(key).error(f"no such file: {path}")
@@ -145,7 +145,7 @@ def _read_space(top: ConfigValue, environ: Mapping[str, str], directory: Path | 
 
 def _read_space_id(section: ConfigValue) -> str:
     value = section.required("id")
-    space_id = str(decode_value(value, Annotated[str, msgspec.Meta(description="a space id")]))
+    space_id = str(decode_config_value(value, Annotated[str, msgspec.Meta(description="a space id")]))
     if not is_space_id(space_id):
         raise value.error("expected 1 to 128 letters, digits, `.`, `_`, `@` or `-`, the first a letter or digit")
     return space_id
@@ -161,9 +161,9 @@ def _read_settings(top: ConfigValue, space_id: str, participants: Mapping[str, P
     return SpaceSettings(
         space_id=space_id,
         participants={name: participant.capabilities for name, participant in participants.items()},
-        defaults=CHAT_ONLY if capabilities is None else decode_value(capabilities, Capabilities, _READERS),
+        defaults=CHAT_ONLY if capabilities is None else decode_config_value(capabilities, Capabilities, _READERS),
         output_logs=frozenset(name for name, one in participants.items() if one.output_log is not None),
-        streams=decode_value(top.section("streams"), StreamSettings),
+        streams=decode_config_value(top.section("streams"), StreamSettings),
         limits=Limits(**decode_fields(limits, Limits)),
         approvals=_read_approvals(top, participants),
         **decode_fields(gateway, SpaceSettings, GATEWAY_KEYS_OF_SPACE),
@@ -185,7 +185,9 @@ def _read_approvals(top: ConfigValue, participants: Mapping[str, ParticipantConf
 def _read_rule(value: ConfigValue) -> ApprovalRule:
     _refuse_unknown(value, file_keys(ApprovalRule))
     deciders = value.required("deciders")
-    listed = decode_value(deciders, Annotated[tuple[str, ...], msgspec.Meta(description="a list of participants")])
+    listed = decode_config_value(
+        deciders, Annotated[tuple[str, ...], msgspec.Meta(description="a list of participants")]
+    )
     names = tuple(dict.fromkeys(listed))
     if not names:
         raise deciders.error("expected at least one participant")
@@ -193,7 +195,7 @@ def _read_rule(value: ConfigValue) -> ApprovalRule:
     return ApprovalRule(
         match=_read_match(value.required("match")),
         deciders=names,
-        quorum=1 if quorum is None else decode_value(quorum, Annotated[int, msgspec.Meta(ge=1, le=len(names))]),
+        quorum=1 if quorum is None else decode_config_value(quorum, Annotated[int, msgspec.Meta(ge=1, le=len(names))]),
         **decode_fields(value, ApprovalRule, {"not_proposer"}),
     )
 
@@ -234,7 +236,7 @@ def _read_logging(top: ConfigValue, environ: Mapping[str, str]) -> LoggingConfig
 
 def _enabled(section: ConfigValue) -> bool:
     value = section.get("enabled")
-    return True if value is None else bool(decode_value(value, bool))
+    return True if value is None else bool(decode_config_value(value, bool))
 
 
 def _overridden(environ: Mapping[str, str], variable: str, configured: bool) -> bool:
@@ -295,7 +297,7 @@ def _read_journal(top: ConfigValue) -> JournalSettings:
 def _read_sync(value: ConfigValue | None) -> dict[str, Any]:
     if value is None:
         return {}
-    text = decode_value(value, Annotated[str, msgspec.Meta(description=_SYNC_VALUES)])
+    text = decode_config_value(value, Annotated[str, msgspec.Meta(description=_SYNC_VALUES)])
     match = _SYNC.fullmatch(text)
     if match is None or (match[2] and not 1 <= int(match[2]) <= MAX_INTERVAL_MS):
         raise value.error(f"expected {_SYNC_VALUES}, got {text!r}")
@@ -305,7 +307,7 @@ def _read_sync(value: ConfigValue | None) -> dict[str, Any]:
 def _read_retention(value: ConfigValue | None) -> float | None:
     if value is None:
         return None
-    text = decode_value(value, Annotated[str, msgspec.Meta(description=_RETENTION_VALUES)])
+    text = decode_config_value(value, Annotated[str, msgspec.Meta(description=_RETENTION_VALUES)])
     if text == "all":
         return None
     match = _RETENTION.fullmatch(text)
@@ -323,9 +325,11 @@ def _read_kafka(section: ConfigValue, *, enabled: bool) -> TopicUrl | None:
     if not enabled:
         raise url.error("a disabled journal cannot be shipped: remove `kafka`, or set journal.enabled to true")
     topic_type = Annotated[str, msgspec.Meta(description="the name of a topic")]
-    topic_name = None if topic is None else decode_value(topic, topic_type)
+    topic_name = None if topic is None else decode_config_value(topic, topic_type)
     try:
-        return parse_topic_url(decode_value(url, Annotated[str, msgspec.Meta(description=TOPIC_URL_FORM)]), topic_name)
+        return parse_topic_url(
+            decode_config_value(url, Annotated[str, msgspec.Meta(description=TOPIC_URL_FORM)]), topic_name
+        )
     except InvalidTopicUrl as error:
         raise url.error(str(error)) from None
 

@@ -131,7 +131,7 @@ Readers: TypeAlias = Mapping[Any, Callable[[ConfigValue], Any]]
 """Functions that read values of types which are not plain data."""
 
 
-def decode_value(value: ConfigValue, hint: Any, readers: Readers = MappingProxyType({})) -> Any:
+def decode_config_value(value: ConfigValue, hint: Any, readers: Readers = MappingProxyType({})) -> Any:
     """Return a value as the type of a struct's field. Raises `ConfigError` if it does not have that type."""
     kind, meta = _resolve(hint)
     if kind in readers:
@@ -140,9 +140,11 @@ def decode_value(value: ConfigValue, hint: Any, readers: Readers = MappingProxyT
         value.warn_unknown(file_keys(kind))
         return kind(**decode_fields(value, kind, readers=readers))
     if get_origin(kind) is tuple:
-        return tuple(decode_value(item, get_args(kind)[0], readers) for item in value.items(_description(kind, meta)))
+        return tuple(
+            decode_config_value(item, get_args(kind)[0], readers) for item in value.items(_description(kind, meta))
+        )
     if get_origin(kind) is dict:
-        return {key: decode_value(entry, get_args(kind)[1], readers) for key, entry in value.entries()}
+        return {key: decode_config_value(entry, get_args(kind)[1], readers) for key, entry in value.entries()}
     if meta is VERBATIM:
         return _verbatim(value)
     if not _fits(value.node.value, kind, meta):
@@ -167,7 +169,7 @@ def decode_fields(
             continue
         value = section.required(field.encode_name) if field.required else section.get(field.encode_name)
         if value is not None and (field.required or value.node.value != ""):
-            values[field.name] = decode_value(value, field.type, readers)
+            values[field.name] = decode_config_value(value, field.type, readers)
     return values
 
 
