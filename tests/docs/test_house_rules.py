@@ -95,6 +95,27 @@ Commands have the name of the command, and handlers the name of the kind: neithe
 """
 HANDLERS: Final = "protocol/handlers/"
 
+VAGUE_NAMES: Final = frozenset(
+    {
+        "asked",
+        "each",
+        "found",
+        "given",
+        "held",
+        "here",
+        "kept",
+        "known",
+        "made",
+        "named",
+        "said",
+        "seen",
+        "there",
+        "told",
+    }
+    | {"wanted"}
+)
+"""Names of variables that do not say what the value is."""
+
 
 def long_functions(tree: ast.Module) -> Iterator[tuple[str, int]]:
     """Name and length of each function that is too long, from its `def` to its last line."""
@@ -208,6 +229,24 @@ def test_there_are_not_more_modules_than_subjects() -> None:
 def test_a_public_name_is_unique(named: Callable[[str, ast.stmt], str | None], exceptions: dict[str, str]) -> None:
     shared = shared_names(settled_modules(), named)
     assert sorted(shared) == sorted(exceptions), shared
+
+
+def vague_variables(tree: ast.Module) -> Iterator[tuple[int, str]]:
+    """Line and name of each variable and parameter whose name does not say what the value is."""
+    for node in ast.walk(tree):
+        match node:
+            case ast.Name(id=name, ctx=ast.Store()) | ast.arg(arg=name) if name in VAGUE_NAMES:
+                yield node.lineno, name
+
+
+@pytest.mark.parametrize("module", settled_modules(), ids=module_path)
+def test_a_variable_says_what_its_value_is(module: Path) -> None:
+    assert list(vague_variables(ast.parse(module.read_text(encoding="utf-8")))) == []
+
+
+def test_vague_names_of_variables_and_parameters_are_recognized() -> None:
+    tree = ast.parse("def f(told, *, x):\n    for each in told:\n        found = given.found = each\n")
+    assert sorted(vague_variables(tree)) == [(1, "told"), (2, "each"), (3, "found")]
 
 
 def test_no_file_holds_what_belongs_to_another_place() -> None:

@@ -86,8 +86,10 @@ def known_now(config: GatewayConfig, space: SpaceConfig, tokens: TokenStore) -> 
     """Return the current state, in the form of the file."""
     digests_by_holder = tokens.digests(space.settings.space_id)
     return Known(
-        participants={each.participant: digests for each, digests in digests_by_holder.items() if not each.observer},
-        observers={each.participant: digests for each, digests in digests_by_holder.items() if each.observer},
+        participants={
+            holder.participant: digests for holder, digests in digests_by_holder.items() if not holder.observer
+        },
+        observers={holder.participant: digests for holder, digests in digests_by_holder.items() if holder.observer},
         configuration=_configuration(config, space),
         programs=programs(space, tokens),
     )
@@ -125,7 +127,7 @@ def known_before(space: SpaceConfig, tokens: TokenStore, now: Known, *, ran: boo
             return msgspec.json.decode(text, type=Known)
     except (MewError, msgspec.MsgspecError) as error:
         log.warning("known tokens cannot be read", file=str(folder.state_file), error=str(error))
-    generated = {each.participant for each in tokens.generated if each.space_id == space.settings.space_id}
+    generated = {holder.participant for holder in tokens.generated if holder.space_id == space.settings.space_id}
 
     def old(digests_by_holder: Mapping[str, frozenset[str]], *, observer: bool) -> Mapping[str, frozenset[str]]:
         new = set() if observer else generated

@@ -35,7 +35,7 @@ everything else, and most of them would be rotated away within a second.
 """
 _CROWDED: Final = frozenset({kinds.PRESENCE, kinds.WELCOME})
 
-Made = Callable[..., bytes]
+Formatter = Callable[..., bytes]
 """Formats its arguments as lines, without the last line end; returns empty bytes if there are none."""
 
 
@@ -48,7 +48,7 @@ class LineLog:
         self._path = path
         self._rotated_bytes = rotated_bytes
         self._queued_bytes = queued_bytes
-        self._queue: deque[tuple[int, Made, tuple[Any, ...]]] = deque()
+        self._queue: deque[tuple[int, Formatter, tuple[Any, ...]]] = deque()
         # Each of these is written by one thread only: the event loop's or the log's own.
         self._put_bytes = 0
         self._written_bytes = 0
@@ -60,8 +60,8 @@ class LineLog:
         self._thread: threading.Thread | None = None
         """Started with the first line."""
 
-    def put(self, made: Made, *given: Any, size: int, lines: int = 1) -> None:
-        """Queue `lines` lines, formatted later by `made(*given)`, or drop them if the queue is full.
+    def put(self, format_lines: Formatter, *arguments: Any, size: int, lines: int = 1) -> None:
+        """Queue `lines` lines, formatted later by `format_lines(*arguments)`, or drop them if the queue is full.
 
         `size` is their approximate total size in bytes.
         """
@@ -69,7 +69,7 @@ class LineLog:
             self.leave_out(lines)
             return
         self._put_bytes += size
-        self._queue.append((size, made, given))
+        self._queue.append((size, format_lines, arguments))
         self._write_soon()
 
     def leave_out(self, lines: int) -> None:
@@ -105,11 +105,11 @@ class LineLog:
         while self._queue or left_out > self._told_left_out:
             lines, taken = [], 0
             while self._queue and taken < WRITE_BYTES:
-                size, made, given = self._queue.popleft()
+                size, format_lines, arguments = self._queue.popleft()
                 taken += size
-                made_of_it = made(*given)
-                if made_of_it:
-                    lines.append(made_of_it)
+                formatted = format_lines(*arguments)
+                if formatted:
+                    lines.append(formatted)
             if not self._queue and left_out > self._told_left_out:
                 lines.append(raw_json.encode_json({"event": "dropped", "count": left_out - self._told_left_out}))
                 self._told_left_out = left_out
@@ -185,7 +185,9 @@ class EnvelopeHistory:
         beginning = _beginning("delivered", record)
         if len(self._ends) > KEPT_ENDS:
             self._ends.clear()
-        ends = [self._ends.get(each) or self._new_end(each) for each in recipients if each[0] != without]
+        ends = [
+            self._ends.get(recipient) or self._new_end(recipient) for recipient in recipients if recipient[0] != without
+        ]
         return beginning + (b"\n" + beginning).join(ends) if ends else b""
 
     def _new_end(self, recipient: tuple[str, str]) -> bytes:
@@ -224,13 +226,13 @@ class CapabilityDecisions:
         self._log = log
         self._space_id = raw_json.encode_json(space_id)
 
-    def decided(self, checked: CapabilityChecked, now: int, held: bytes) -> None:
-        """Log a decision. `held` is the sender's capabilities as JSON."""
-        self._log.put(self._line, checked, now, held, size=len(held) + LINE_BYTES)
+    def decided(self, checked: CapabilityChecked, now: int, capabilities: bytes) -> None:
+        """Log a decision. `capabilities` is the sender's capabilities as JSON."""
+        self._log.put(self._line, checked, now, capabilities, size=len(capabilities) + LINE_BYTES)
 
-    def _line(self, checked: CapabilityChecked, now: int, held: bytes) -> bytes:
+    def _line(self, checked: CapabilityChecked, now: int, capabilities: bytes) -> bytes:
         decision, encode = checked.decision, raw_json.encode_json
-        asked = b'{"timestamp":"%b","event":"capability_check","envelope_id":%b,"participant":%b,"space_id":%b' % (
+        beginning = b'{"timestamp":"%b","event":"capability_check","envelope_id":%b,"participant":%b,"space_id":%b' % (
             rfc3339(now).encode(),
             encode(checked.envelope_id),
             encode(checked.participant),
@@ -243,7 +245,7 @@ class CapabilityDecisions:
             encode(decision.source),
         )
         metadata = b"{}" if decision.allowed else encode({"reason": decision.reason})
-        return asked + answer + b',"granted_capabilities":%b,"metadata":%b}' % (held, metadata)
+        return beginning + answer + b',"granted_capabilities":%b,"metadata":%b}' % (capabilities, metadata)
 
     def close(self) -> None:
         """Write the remaining lines."""

@@ -284,7 +284,7 @@ def participant_target(
         place.require_running()
     if token is None:
         participant = participant or _usual(place, usual) or resolve_participant(place, None)
-        token = _token_of(place, participant, named=address is not None)
+        token = _token_of(place, participant, has_address=address is not None)
     url = address or place.local
     return GatewayTarget(url=url, space=options.space_id or place.space_id, token=token, participant=participant)
 
@@ -329,12 +329,12 @@ def observer_socket_target(options: TargetOptions) -> GatewayTarget:
     return target
 
 
-def _token_of(place: SpaceDirectory, participant: str, *, named: bool) -> str:
+def _token_of(place: SpaceDirectory, participant: str, *, has_address: bool) -> str:
     """Return the participant's token. If there is none because the space never ran, the error says that first."""
     try:
         return token_of(place, participant)
     except UsageError:
-        if not named:
+        if not has_address:
             place.require_running()
         raise
 

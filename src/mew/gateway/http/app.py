@@ -155,12 +155,12 @@ class HttpApi:
 
     async def participants(self, request: Request) -> Response:
         """Return the participants present and the identity of the token. Requires any token of the space."""
-        asked = _asked(request)
-        space = self._gateway.lobby.look_in(asked)
+        join = _join_request(request)
+        space = self._gateway.lobby.look_in(join)
         admit(request)
-        identity = self._gateway.tokens.identify(str(asked.token))
+        identity = self._gateway.tokens.identify(str(join.token))
         you = None if identity is None else {"id": identity.participant, "observer": identity.observer}
-        async with paid(self._gateway, space, asked) as bill:
+        async with paid(self._gateway, space, join) as bill:
             listed = b"[" + space.roster.text() + b"]"
             bill.size = len(listed)
         body = {
@@ -195,12 +195,12 @@ class HttpApi:
 
     async def explained(self, request: Request) -> Response:
         """Explain what a post would do (POST), or list all that may be sent (GET). Requires any token of the space."""
-        space = self._gateway.lobby.look_in(_asked(request))
+        space = self._gateway.lobby.look_in(_join_request(request))
         admit(request)
         hub = self._gateway.hubs[space.settings.space_id]
-        participant, asked = request.path_params["participant"], _asked(request)
+        participant, join = request.path_params["participant"], _join_request(request)
         if request.method != "POST":
-            async with paid(self._gateway, space, asked) as bill:
+            async with paid(self._gateway, space, join) as bill:
                 bill.work = MAX_UNITS  # charged if the request is refused
                 actions = list_actions(space, participant, hub.clock())
                 answer = raw_json.encode_json(actions.answer())
@@ -208,7 +208,7 @@ class HttpApi:
             return Response(answer, media_type="application/json")
         limits = space.settings.limits
         message = await _body(request, min(limits.explain_bytes, limits.message_bytes))
-        async with paid(self._gateway, space, asked) as bill:
+        async with paid(self._gateway, space, join) as bill:
             explanation = explain_message(space, participant, message, hub.clock())
             answer = raw_json.encode_json(explanation.answer())
             bill.work, bill.size, bill.received = explanation.units, len(answer), len(message)
@@ -234,8 +234,8 @@ class HttpApi:
     async def poll(self, request: Request) -> Response:
         """Return the messages that the participant has received, from the number `since` on."""
         participant, hub = self._authenticated(request)
-        given = request.query_params.get("since", "0")
-        if not (given.isascii() and given.isdigit() and len(given) <= NUMBER_LENGTH):
+        since = request.query_params.get("since", "0")
+        if not (since.isascii() and since.isdigit() and len(since) <= NUMBER_LENGTH):
             raise InvalidRequest("`since` must be a whole number")
         await hub.turns.share(participant)
         self._gateway.readiness.require()
@@ -246,7 +246,7 @@ class HttpApi:
                 return refused(answer.refusal)
             hub.flush()
             hub.require_journal()
-            return _mail(hub, participant, int(given))
+            return _mail(hub, participant, int(since))
 
     async def _refused(self, request: Request, error: Exception) -> Response:
         if not isinstance(error, ProtocolError):
@@ -259,9 +259,9 @@ class HttpApi:
         )
         if connection is not None and isinstance(error, Unauthorized | SpaceNotFound):
             space = request.path_params.get("id", request.query_params.get("space"))
-            asked = JoinRequest(space, request.path_params.get("participant"))
-            self._gateway.record_refusal(error, asked, connection, "http")
-        if exchange is not None and self._gateway.is_guess(error, _asked(request).token):
+            join = JoinRequest(space, request.path_params.get("participant"))
+            self._gateway.record_refusal(error, join, connection, "http")
+        if exchange is not None and self._gateway.is_guess(error, _join_request(request).token):
             # Delay each failed token attempt, as over WebSocket. Later requests on this connection wait for the
             # response.
             await exchange.wait(self._gateway.config.timeouts.failed_join_seconds)
@@ -269,7 +269,7 @@ class HttpApi:
 
     def _authenticated(self, request: Request) -> tuple[str, Hub]:
         participant = request.path_params["participant"]
-        space = self._gateway.lobby.authenticate(participant, _asked(request))
+        space = self._gateway.lobby.authenticate(participant, _join_request(request))
         admit(request)
         return participant, self._gateway.hubs[space.settings.space_id]
 
@@ -297,7 +297,7 @@ def _mail(hub: Hub, participant: str, since: int) -> Response:
     return Response(raw_json.join_json(body), media_type="application/json")
 
 
-def _asked(request: Request) -> JoinRequest:
+def _join_request(request: Request) -> JoinRequest:
     query = request.scope["query_string"].decode("latin-1")
     return credentials(f"?{query}", request.headers.get("authorization"))
 

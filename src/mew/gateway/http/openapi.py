@@ -42,10 +42,10 @@ _OWN_CODES: Final = {431: {"invalid_request"}}
 
 def codes_by_status() -> dict[int, list[str]]:
     """Return every status that a refusal can have, with its error codes."""
-    found: dict[int, set[str]] = {status: set(codes) for status, codes in _OWN_CODES.items()}
+    codes_of_status: dict[int, set[str]] = {status: set(codes) for status, codes in _OWN_CODES.items()}
     for refusal in _refusals(ProtocolError):
-        found.setdefault(refusal.status, set()).add(refusal.code)
-    return {status: sorted(codes) for status, codes in sorted(found.items())}
+        codes_of_status.setdefault(refusal.status, set()).add(refusal.code)
+    return {status: sorted(codes) for status, codes in sorted(codes_of_status.items())}
 
 
 def _refusals(kind: type[ProtocolError]) -> Iterable[type[ProtocolError]]:
