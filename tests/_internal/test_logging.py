@@ -173,7 +173,7 @@ def test_a_formatting_error_does_not_reach_the_caller(root: logging.Logger) -> N
     configure_logging("info", stream)
     logging.getLogger("uvicorn.error").warning("%d", "no number, but a secret")
     shown = output(root, stream)
-    assert "could not be made" in shown
+    assert "could not be formatted" in shown
     assert "secret" not in shown
 
 
