@@ -79,7 +79,7 @@ def program(server: Server, work: str, count: int, loop: str) -> Iterator[Progra
 
 
 @contextmanager
-def somebody(server: Server) -> Iterator[Clients]:
+def connected_clients(server: Server) -> Iterator[Clients]:
     """Another participant, with a plain socket. It writes to the program, or reads from it."""
     clients = Clients(server)
     try:
@@ -91,7 +91,7 @@ def somebody(server: Server) -> Iterator[Clients]:
 
 def receive(server: Server, loop: str) -> float:
     """Return the number of frames that a program reads per CPU-second."""
-    with somebody(server) as clients, program(server, "receive", FRAMES, loop) as reader:
+    with connected_clients(server) as clients, program(server, "receive", FRAMES, loop) as reader:
         done = fed(clients, reader, FRAMES, WINDOW)
         if done["missed"]:
             raise RuntimeError(f"{done['missed']} frames were missed")
@@ -128,7 +128,7 @@ def swallow(writer: socket.socket) -> None:
 
 def send(server: Server, loop: str) -> float:
     """Return the number of frames that a program writes per CPU-second."""
-    with somebody(server) as clients, program(server, "send", FRAMES, loop) as writer:
+    with connected_clients(server) as clients, program(server, "send", FRAMES, loop) as writer:
         writer.awaited("ready")
         while True:
             swallow(clients.sockets[0])
@@ -139,7 +139,7 @@ def send(server: Server, loop: str) -> float:
 
 def slow(server: Server, loop: str) -> tuple[int, dict[str, int], list[int]]:
     """Return the frames that a slow program reads, those that are reported as missing, and its memory over time."""
-    with somebody(server) as clients, program(server, "slow", SLOW_FRAMES, loop) as reader:
+    with connected_clients(server) as clients, program(server, "slow", SLOW_FRAMES, loop) as reader:
         done = fed(clients, reader, SLOW_FRAMES, SLOW_FRAMES)
         return done["read"], done["lost"], done["memory"]
 

@@ -71,10 +71,10 @@ PROMPTS_CHANGED: Final = "notifications/prompts/list_changed"
 def _always(make: Callable[[], Any]) -> Any:
     """Return a field whose default is always encoded: msgspec does not omit a default from a custom factory."""
 
-    def anew() -> Any:
+    def create_default() -> Any:
         return make()
 
-    return msgspec.field(default_factory=anew)
+    return msgspec.field(default_factory=create_default)
 
 
 class Value(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
