@@ -352,7 +352,7 @@ def _port(host: str, port: int) -> DoctorCheck:
 def _pipeline() -> Iterator[DoctorCheck]:
     try:
         version("pyspark")
-        from mew.pipeline.checks import checks
+        from mew.pipeline.machine_checks import checks
     except (ImportError, PackageNotFoundError):
         return  # the check of the extras reports it
     for check in checks():

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from mew.pipeline.checks import checks
+from mew.pipeline.machine_checks import checks
 
 
 def test_here_everything_is_found() -> None:
