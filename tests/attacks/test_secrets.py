@@ -35,7 +35,7 @@ from mew.bridge.stdio import StdioTransport
 from mew.cli.common.http_client import GatewayClient
 from mew.client import ConnectionLost
 from mew.config.loader import load_config
-from mew.config.served_folders import exposed, served_folders
+from mew.config.served_folders import served_folder_problem, served_folders
 from mew.config.tokens import TokenStore, new_token
 from mew.gateway.exposure import is_weak, warnings_of
 from mew.supervisor.control_socket import ControlServer
@@ -143,8 +143,8 @@ def test_no_spelling_of_a_folder_hides_that_tokens_are_in_it(
     (tmp_path / "lab" / "secrets").mkdir()
     (tmp_path / "lab" / "my lab" / ".mew").mkdir(parents=True)
     (tmp_path / "lab" / ".mew").symlink_to("secrets")
-    assert exposed(("npx", "-y", PACKAGE, "./workspace"), tmp_path / "lab", tmp_path / "lab") is None
-    assert "gives access to" in (exposed(arguments, tmp_path / "lab", tmp_path / "lab") or "")
+    assert served_folder_problem(("npx", "-y", PACKAGE, "./workspace"), tmp_path / "lab", tmp_path / "lab") is None
+    assert "gives access to" in (served_folder_problem(arguments, tmp_path / "lab", tmp_path / "lab") or "")
 
 
 @pytest.mark.parametrize(
@@ -165,13 +165,37 @@ def test_no_spelling_of_a_folder_hides_that_tokens_are_in_it(
         "npx -y {} [.]mew",
         "npx -y {} ./{{.mew,workspace}}",
         "npx -y {} ~+",
+        "env -C .. npx -y {} lab",
+        "env -iC.. npx -y {} lab",
+        "env --chdir=.. npx -y {} lab",
+        "env --ch .. npx -y {} lab",
+        "uv --directory .. tool run {} lab",
     ],
 )
 def test_a_file_server_in_the_line_of_a_shell_needs_folders_that_can_be_checked(tmp_path: Path, line: str) -> None:
     (tmp_path / "lab" / "workspace").mkdir(parents=True)
-    refused = exposed(("sh", "-c", line.format(PACKAGE)), tmp_path / "lab", tmp_path / "lab") or ""
+    refused = served_folder_problem(("sh", "-c", line.format(PACKAGE)), tmp_path / "lab", tmp_path / "lab") or ""
     assert "cannot be checked" in refused
     assert "write each folder literally" in refused
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("env", "-C", "..", "npx", "-y", PACKAGE, "lab"),
+        ("env", "-S", "-C .. A=b", "npx", "-y", PACKAGE, "lab"),
+        ("uv", "--directory", "..", "run", "mcp_server_filesystem", "lab"),
+        ("bun", "--cwd=..", "x", PACKAGE, "lab"),
+        ("xargs", "-a", "folders.txt", "npx", "-y", PACKAGE),
+        ("sh", "-c", 'cd .. && exec "$0" "$@"', "npx", PACKAGE, "lab"),
+    ],
+    ids=" ".join,
+)
+def test_a_launcher_must_not_start_a_file_server_in_another_folder(tmp_path: Path, arguments: tuple[str, ...]) -> None:
+    (tmp_path / "lab" / "workspace").mkdir(parents=True)
+    refused = served_folder_problem(arguments, tmp_path / "lab", tmp_path / "lab") or ""
+    assert "cannot be checked" in refused
+    assert "`cwd`" in refused
 
 
 @pytest.mark.parametrize(
@@ -181,13 +205,16 @@ def test_a_file_server_in_the_line_of_a_shell_needs_folders_that_can_be_checked(
         ("sh", "-c", f"npx -y {PACKAGE} './my work'; true"),
         ("sh", "-c", "cd lab && exec python tool.py $PWD"),
         ("sh", "-c", 'exec "$0" "$@"', "npx", PACKAGE, "./workspace"),
+        ("npx", "--cache", "./npm", "--yes", PACKAGE, "./workspace"),
+        ("env", "-C", "..", "python", "tool.py"),
+        ("npx", "-y", PACKAGE, "./workspace", "-C"),
         ("node", "/opt/cd/server-filesystem/dist/index.js", "./workspace"),
     ],
     ids=" ".join,
 )
 def test_a_command_whose_folders_can_be_checked_is_started(tmp_path: Path, arguments: tuple[str, ...]) -> None:
     (tmp_path / "lab" / "workspace").mkdir(parents=True)
-    assert exposed(arguments, tmp_path / "lab", tmp_path / "lab") is None
+    assert served_folder_problem(arguments, tmp_path / "lab", tmp_path / "lab") is None
 
 
 def test_a_space_is_not_made_of_which_the_served_folders_cannot_be_checked(tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ from mcp.types.jsonrpc import jsonrpc_message_adapter
 
 from mew._internal.processes import POLL_SECONDS, child_is_running, signal_child, stop_child
 from mew.bridge.settings import ServerDisconnected, ServerStartError, StdioServer
-from mew.config.served_folders import exposed
+from mew.config.served_folders import served_folder_problem
 
 CHUNK: Final = 2**16
 LONGEST_LINE: Final = 64 * 2**20
@@ -57,7 +57,7 @@ class StdioTransport:
     @classmethod
     async def start(cls, server: StdioServer, environment: Mapping[str, str]) -> Self:
         """Run the program. Raises `ServerStartError` if that fails or if it would serve a folder with tokens."""
-        if (problem := exposed(server.command, server.cwd or Path.cwd(), Path.cwd())) is not None:
+        if (problem := served_folder_problem(server.command, server.cwd or Path.cwd(), Path.cwd())) is not None:
             raise ServerStartError(problem)
         try:
             process = await asyncio.create_subprocess_exec(

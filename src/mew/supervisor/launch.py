@@ -15,7 +15,7 @@ import msgspec
 from mew._internal.processes import MARK, mark_of
 from mew._internal.unix_sockets import VARIABLE, address_of, gateway_socket
 from mew.config.models import McpServerConfig, ParticipantConfig, RestartPolicy, SpaceConfig
-from mew.config.served_folders import exposed
+from mew.config.served_folders import served_folder_problem
 from mew.config.tokens import environment_variable
 
 BRIDGE: Final = "mcp-bridge"
@@ -67,7 +67,8 @@ def exposure_problem(space: SpaceConfig, participant: ParticipantConfig) -> str 
     server = participant.mcp_server
     if participant.type != BRIDGE or server is None:
         return None
-    return exposed((server.command, *server.args), space.directory / (server.cwd or "."), space.directory)
+    command = (server.command, *server.args)
+    return served_folder_problem(command, space.directory / (server.cwd or "."), space.directory)
 
 
 def make_launch(space: SpaceConfig, name: str, token: str, shared: LaunchEnvironment) -> Launch:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from mew.cli.common.errors import CommandFailed
-from mew.config.served_folders import find_mew, served_folders, unchecked
+from mew.config.served_folders import checking_problem, find_mew, served_folders
 from mew.protocol.ids import is_space_id
 
 if TYPE_CHECKING:
@@ -309,7 +309,7 @@ def _served(space: "SpaceConfig") -> Iterator[str]:
         if participant.mcp_server is None:
             continue
         command = (participant.mcp_server.command, *participant.mcp_server.args)
-        if (problem := unchecked(command)) is not None:
+        if (problem := checking_problem(command)) is not None:
             raise CommandFailed(problem)
         if participant.mcp_server.cwd is None:
             yield from served_folders(command)
