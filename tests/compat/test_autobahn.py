@@ -1,6 +1,7 @@
-"""The cases of the Autobahn suite, families 1 to 10, that `test_rfc6455` has no counterpart for, by their numbers.
+"""The cases of the Autobahn suite, families 1 to 10, that have no counterpart in `test_rfc6455`, by their numbers.
 
-Left out are 9 (speed), 12 and 13 (compression, which is never negotiated). The echo is a stream that its writer reads.
+Families 9 (speed), 12 and 13 (compression, which is never negotiated) are omitted. The UTF-8 sequences of family 6 are
+tested here only.
 """
 
 from collections.abc import Iterator, Sequence
@@ -41,10 +42,10 @@ def client(gateway: Running) -> Iterator[Raw]:
 
 
 def converse_frame_by_frame(client: Raw, case: Case) -> None:
-    """As `converse`, but each frame is sent by itself."""
+    """Same as `converse`, but each frame is sent separately."""
     *first, last = case.sent
-    for each in first:
-        client.send(each)
+    for part in first:
+        client.send(part)
     converse(client, Case(case.name, [last], case.received))
 
 
@@ -55,16 +56,16 @@ BYTES = b"\x00\xff\xfe\xfd\xfc\xfb\x00\xff"
 
 
 @pytest.mark.parametrize("payload", [BYTES, b"\xfe" * 125], ids=["2.3", "2.4"])
-def test_a_ping_may_carry_bytes_that_are_no_text(client: Raw, payload: bytes) -> None:
+def test_a_ping_may_have_bytes_that_are_not_text(client: Raw, payload: bytes) -> None:
     converse(client, Case("", [frame(PING, payload)], [Frame(PONG, payload)]))
 
 
-def test_ten_pings_byte_by_byte_are_answered_in_their_order(client: Raw) -> None:
+def test_ten_pings_byte_by_byte_are_answered_in_order(client: Raw) -> None:
     """2.11."""
     converse(client, Case("", [sent for sent, _ in TEN], [answer for _, answer in TEN]), piecemeal=True)
 
 
-# 3 and 4: reserved bits and opcodes, behind a message that is good and before a ping
+# 3 and 4: reserved bits and opcodes, after a valid message and before a ping
 
 GOOD = echoed("", TEXT, P + b"Hello, world!")
 FAULTS = [
@@ -78,8 +79,8 @@ FAULTS = [
 ]
 
 
-@pytest.mark.parametrize(("fault", "piecemeal"), [each[1:] for each in FAULTS], ids=[each[0] for each in FAULTS])
-def test_a_fault_behind_a_good_message_closes_and_no_ping_is_answered_after_it(
+@pytest.mark.parametrize(("fault", "piecemeal"), [case[1:] for case in FAULTS], ids=[case[0] for case in FAULTS])
+def test_a_protocol_error_after_a_valid_message_closes_and_later_pings_are_ignored(
     client: Raw, fault: bytes, piecemeal: bool
 ) -> None:
     client.send(*GOOD.sent)
@@ -112,26 +113,26 @@ OUT_OF_PLACE = [
 
 
 @cases(IN_FRAGMENTS)
-def test_fragments_make_one_message_when_each_comes_by_itself(client: Raw, case: Case) -> None:
+def test_fragments_sent_separately_make_one_message(client: Raw, case: Case) -> None:
     converse_frame_by_frame(client, case)
 
 
 @cases([Case("5.8", AROUND_A_PING, PONGED), Case("5.19", TWO_PINGS, TWO_PONGS)])
-def test_a_ping_between_fragments_is_answered_at_once_however_all_is_chopped(client: Raw, case: Case) -> None:
+def test_a_ping_between_fragments_sent_byte_by_byte_is_answered_immediately(client: Raw, case: Case) -> None:
     converse(client, case, piecemeal=True)
 
 
 @cases(OUT_OF_PLACE)
-def test_a_continuation_of_nothing_closes_before_the_message_behind_it(client: Raw, case: Case) -> None:
+def test_a_continuation_without_a_beginning_closes_before_the_next_message(client: Raw, case: Case) -> None:
     converse(client, case)
 
 
 @pytest.mark.parametrize("fault", [LAST, MORE], ids=["5.11", "5.14"])
-def test_a_continuation_of_nothing_closes_byte_by_byte_too(client: Raw, fault: bytes) -> None:
+def test_a_continuation_without_a_beginning_closes_byte_by_byte_too(client: Raw, fault: bytes) -> None:
     converse(client, refused("", 1002, [fault]), piecemeal=True)
 
 
-def test_a_continuation_behind_the_last_fragment_closes(client: Raw) -> None:
+def test_a_continuation_after_the_last_fragment_closes(client: Raw) -> None:
     """5.15."""
     client.send(*TWO.sent)
     assert client.echo() == TWO.received[0]
@@ -145,8 +146,8 @@ BROKEN = KOSME + b"\xed\xa0\x80edited"
 TOO_HIGH = KOSME + b"\xf4\x90\x80\x80edited"
 
 
-def test_three_empty_fragments_are_an_empty_message_and_close_nothing(client: Raw) -> None:
-    """6.1.2. Empty is no envelope, and is answered so."""
+def test_three_empty_fragments_are_an_empty_message_and_do_not_close(client: Raw) -> None:
+    """6.1.2. An empty message is not a valid envelope: the answer is an error."""
     client.send(*fragments(TEXT, b"", b"", b""))
     assert client.envelope("system/error")["payload"]["error"] == "invalid_envelope"
     converse(client, GOOD)
@@ -158,7 +159,7 @@ def test_empty_fragments_around_a_text_change_nothing(client: Raw) -> None:
                           [Frame(TEXT, P + b"middle frame payload")]))  # fmt: skip
 
 
-def test_a_text_may_be_cut_between_two_characters(client: Raw) -> None:
+def test_a_text_may_be_divided_between_two_characters(client: Raw) -> None:
     """6.2.2."""
     text = P + "Hello-µ@ßöäüàá-".encode()
     converse(client, echoed("", TEXT, text + b"UTF-8!!", len(text)))
@@ -177,26 +178,24 @@ SPLIT = {
 
 
 @pytest.mark.parametrize("parts", SPLIT.values(), ids=SPLIT)
-def test_a_fragment_that_cannot_be_text_is_refused_with_the_last_at_the_latest(
-    client: Raw, parts: Sequence[bytes]
-) -> None:
-    """Autobahn expects an immediate rejection, and takes this for correct but not strict."""
+def test_an_invalid_fragment_is_refused_at_the_last_fragment_at_the_latest(client: Raw, parts: Sequence[bytes]) -> None:
+    """Autobahn expects an immediate rejection, and rates this as correct but not strict."""
     converse_frame_by_frame(client, refused("", 1007, fragments(TEXT, *parts)))
 
 
 @pytest.mark.parametrize("cut", [len(KOSME), len(KOSME) + 1], ids=["6.4.3", "6.4.4"])
-def test_a_frame_that_cannot_be_text_is_refused_with_its_last_byte_at_the_latest(client: Raw, cut: int) -> None:
+def test_an_invalid_text_frame_is_refused_at_its_last_byte_at_the_latest(client: Raw, cut: int) -> None:
     data = frame(TEXT, P + TOO_HIGH)
     edge = len(data) - len(TOO_HIGH) + cut
     client.send(data[:edge])
     converse(client, refused("", 1007, [data[edge:]]))
 
 
-# 6.5 to 6.23: what is UTF-8, and what is not
+# 6.5 to 6.23: valid and invalid UTF-8
 
 
 def hexes(text: str) -> list[bytes]:
-    return [bytes.fromhex(each) for each in text.split()]
+    return [bytes.fromhex(word) for word in text.split()]
 
 
 def each_with_a_space(first: int, last: int) -> bytes:
@@ -206,7 +205,7 @@ def each_with_a_space(first: int, last: int) -> bytes:
 CUT_OFF = hexes("C0 E080 F08080 F8808080 FC80808080 DF EFBF F7BFBF FBBFBFBF FDBFBFBFBF")
 HIGH, LOW = hexes("EDA080 EDADBF EDAE80 EDAFBF"), hexes("EDB080 EDBFBF")
 SEQUENCES: dict[str, list[bytes]] = {
-    "6.5": [*(b"hello%bworld" % each for each in hexes("24 C2A2 E282AC F0A4ADA2")), KOSME],
+    "6.5": [*(b"hello%bworld" % character for character in hexes("24 C2A2 E282AC F0A4ADA2")), KOSME],
     "6.6": [KOSME[:n] for n in range(1, len(KOSME) + 1)],
     "6.7": hexes("00 C280 E0A080 F0908080"),
     "6.8": hexes("F888808080 FC8480808080"),
@@ -237,7 +236,7 @@ NUMBERED = [
 
 
 @pytest.mark.parametrize(("text", "valid"), NUMBERED)
-def test_a_text_is_taken_if_and_only_if_it_is_utf_8(client: Raw, text: bytes, valid: bool) -> None:
+def test_a_text_is_accepted_if_and_only_if_it_is_utf_8(client: Raw, text: bytes, valid: bool) -> None:
     converse(client, echoed("", TEXT, P + text) if valid else refused("", 1007, [frame(TEXT, P + text)]))
 
 
@@ -248,7 +247,7 @@ def test_there_are_as_many_sequences_as_autobahn_has() -> None:
 # 7: closing
 
 
-def test_a_message_that_a_close_interrupts_is_never_heard(gateway: Running, client: Raw) -> None:
+def test_a_message_that_a_close_interrupts_is_never_delivered(gateway: Running, client: Raw) -> None:
     """7.1.5."""
     bob = joined(gateway, "bob")
     converse(client, Case("", [TWO.sent[0], closing(1000), TWO.sent[1]], closed(1000)))
@@ -265,7 +264,7 @@ def test_a_message_in_one_packet_with_a_close_is_echoed_before_the_close_is_answ
     assert client.closed() == 1000
 
 
-# 10: fragments made by a library
+# 10: fragments as a library creates them
 
 
 @pytest.mark.parametrize("opcode", [TEXT, BINARY])

@@ -1,4 +1,4 @@
-"""The same behind TLS: a sample of each family of `test_rfc6455`, what TLS adds, and a reader that stops reading."""
+"""WebSocket over TLS: a sample of each family of `test_rfc6455`, TLS itself, and a reader that stops reading."""
 
 import ssl
 from collections.abc import Callable, Iterator, Sequence
@@ -37,7 +37,7 @@ DATA = 128 * 1024
 
 
 class Secure(msgspec.Struct, frozen=True):
-    """A gateway behind TLS, and what a client needs to trust it."""
+    """A gateway with TLS, and an SSL context of a client that trusts it."""
 
     gateway: Running
     trust: ssl.SSLContext
@@ -55,6 +55,16 @@ def secure(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secure]:
     tls, trust = tls_of(directory)
     with running(directory, plain.SPACE, tls=tls, timeouts=Timeouts(close_seconds=1)) as started:
         open_echo(started, tls=trust)
+        yield Secure(started, trust)
+
+
+@pytest.fixture(scope="module")
+def impatient(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secure]:
+    """A gateway with short time-outs, but long enough for the handshake of TLS."""
+    directory = tmp_path_factory.mktemp("impatient")
+    tls, trust = tls_of(directory)
+    timeouts = Timeouts(handshake_seconds=1, close_seconds=0.5)
+    with running(directory, plain.SPACE, tls=tls, timeouts=timeouts) as started:
         yield Secure(started, trust)
 
 
@@ -83,36 +93,39 @@ FAMILIES: Sequence[Sequence[Case]] = (
     TEXTS,
     NO_TEXTS[::3],
     plain.CLOSINGS[::3],
+    [case for case in plain.CLOSINGS if case.name == "no code"],
 )
 SMALL = [case for family in FAMILIES for case in family[:2] if sum(map(len, case.sent)) < 400]
 
 
 @cases(*FAMILIES)
-def test_over_wss_a_conversation_goes_as_in_plain(client: Raw, case: Case) -> None:
+def test_over_wss_a_conversation_is_the_same_as_without_tls(client: Raw, case: Case) -> None:
     converse(client, case)
 
 
 @cases(SMALL)
-def test_over_wss_a_conversation_goes_the_same_with_each_byte_in_a_record_of_its_own(client: Raw, case: Case) -> None:
+def test_over_wss_a_conversation_is_the_same_with_one_byte_per_tls_record(client: Raw, case: Case) -> None:
     converse(client, case, piecemeal=True)
 
 
 @pytest.mark.parametrize("parts", [1, 2, 7])
-def test_over_wss_a_message_over_the_limit_is_named_and_closes(client: Raw, parts: int) -> None:
+def test_over_wss_a_message_over_the_limit_gets_an_error_and_closes(client: Raw, parts: int) -> None:
     message, step = fill(LARGEST + 1), -(-(LARGEST + 1) // parts)
     client.send(*fragments(TEXT, *(message[n : n + step] for n in range(0, len(message), step))))
     assert client.envelope("system/error")["payload"]["error"] == "message_too_large"
     assert client.closed() == 1009
 
 
-def test_over_wss_a_frame_far_over_the_limit_is_refused_by_its_length_alone(client: Raw) -> None:
+def test_over_wss_a_frame_far_over_the_limit_is_refused_before_its_payload_arrives(client: Raw) -> None:
     client.send(bytes((0x80 | BINARY,)), length_of(LARGEST + MARGIN + 1), MASK)
     assert client.closed() == 1009
 
 
-@pytest.mark.parametrize("chopped", [False, True], ids=["one record", "a record each byte"])
+@pytest.mark.parametrize("chopped", [False, True], ids=["one record", "one record per byte"])
 @pytest.mark.parametrize("opcode", [TEXT, BINARY])
-def test_over_wss_what_comes_right_behind_the_request_is_not_lost(secure: Secure, opcode: int, chopped: bool) -> None:
+def test_over_wss_data_in_the_same_packet_as_the_request_is_not_lost(
+    secure: Secure, opcode: int, chopped: bool
+) -> None:
     client = secure.connect()
     join = msgspec.json.encode({"type": "join", "token": secure.gateway.token("alice")})
     data = upgrade() + frame(opcode, join) + frame(PING, b"and this")
@@ -120,11 +133,11 @@ def test_over_wss_what_comes_right_behind_the_request_is_not_lost(secure: Secure
     assert client.answer().status == 101
     received = [client.frame(), client.frame()]
     assert Frame(PONG, b"and this") in received
-    assert any(b"system/welcome" in each.payload for each in received)
+    assert any(b"system/welcome" in message.payload for message in received)
     client.close()
 
 
-def test_over_wss_a_large_join_right_behind_the_request_is_not_lost(secure: Secure) -> None:
+def test_over_wss_a_large_join_in_the_same_packet_as_the_request_is_not_lost(secure: Secure) -> None:
     client = secure.connect()
     join = {"type": "join", "token": secure.gateway.token("alice"), "payload": {"filling": "*" * 30_000}}
     client.send(upgrade(), frame(TEXT, msgspec.json.encode(join)))
@@ -133,22 +146,22 @@ def test_over_wss_a_large_join_right_behind_the_request_is_not_lost(secure: Secu
     client.close()
 
 
-def test_over_wss_many_messages_in_few_records_arrive_in_their_order(client: Raw) -> None:
+def test_over_wss_many_messages_in_few_records_arrive_in_order(client: Raw) -> None:
     client.send(*(frame(TEXT, b"%b%d" % (P, n)) for n in range(5000)))
     assert [client.echo().payload for _ in range(5000)] == [b"%b%d" % (P, n) for n in range(5000)]
 
 
-# What is TLS's own
+# TLS itself
 
 
 @pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
-def test_the_versions_of_tls_in_use_are_spoken(secure: Secure, version: ssl.TLSVersion) -> None:
-    kept = secure.trust.minimum_version, secure.trust.maximum_version
+def test_tls_1_2_and_1_3_are_supported(secure: Secure, version: ssl.TLSVersion) -> None:
+    former = secure.trust.minimum_version, secure.trust.maximum_version
     try:
         secure.trust.minimum_version = secure.trust.maximum_version = version
         client = secure.join()
     finally:
-        secure.trust.minimum_version, secure.trust.maximum_version = kept
+        secure.trust.minimum_version, secure.trust.maximum_version = former
     assert client.socket.version() == version.name.replace("_", ".")  # type: ignore[attr-defined]
     converse(client, echoed("", TEXT, P + b"hello"))
     client.close()
@@ -164,7 +177,7 @@ def test_a_client_that_also_offers_http_2_is_answered_in_http_1(secure: Secure) 
     client.close()
 
 
-def test_a_client_that_does_not_trust_the_certificate_hinders_nobody(secure: Secure, client: Raw) -> None:
+def test_a_client_that_does_not_trust_the_certificate_disturbs_no_other(secure: Secure, client: Raw) -> None:
     with pytest.raises(ssl.SSLCertVerificationError):
         secure.connect(tls=ssl.create_default_context())
     converse(client, echoed("", TEXT, P + b"hello"))
@@ -182,36 +195,63 @@ def test_http_is_answered_on_the_same_port_before_the_upgrade(secure: Secure) ->
     client.close()
 
 
+def test_over_wss_an_endless_head_is_refused(secure: Secure) -> None:
+    client = secure.connect()
+    client.send(b"GET / HTTP/1.1\r\nX: " + b"a" * 70_000)
+    assert client.answer().status == 431
+    client.close()
+
+
+def test_a_peer_whose_tls_handshake_is_slow_is_disconnected(impatient: Secure) -> None:
+    client = Raw(impatient.gateway.port)
+    client.send(b"\x16\x03\x01")
+    assert client.rest() == b""
+
+
+def test_over_wss_a_peer_whose_head_does_not_arrive_in_time_is_disconnected(impatient: Secure) -> None:
+    client = impatient.connect()
+    client.send(b"GET /")
+    with pytest.raises((ssl.SSLError, EOFError)):
+        client.answer()
+
+
+def test_a_peer_that_sends_a_plain_request_to_a_tls_port_is_disconnected(impatient: Secure) -> None:
+    client = Raw(impatient.gateway.port)
+    client.send(upgrade())
+    client.rest()
+    client.close()
+
+
 def test_an_invitation_names_the_secure_address(secure: Secure, client: Raw) -> None:
     client.say(kind="space/invite", payload={"participant_id": "guest", "initial_capabilities": []})
     answer = client.envelope("space/invite-ack")["payload"]
     assert answer["connection_url"].rstrip("/") == f"wss://localhost:{secure.gateway.port}"
 
 
-def tls_goodbye(client: Raw) -> None:
-    with suppress(ssl.SSLError):  # an envelope may still be on its way to us
+def close_tls(client: Raw) -> None:
+    with suppress(ssl.SSLError):  # an envelope may still be in flight
         client.socket.unwrap()  # type: ignore[attr-defined]
 
 
-GOODBYES: dict[str, Callable[[Raw], None]] = {
+CLOSINGS: dict[str, Callable[[Raw], None]] = {
     "a close frame": lambda client: client.send(closing(1000)),
-    "TLS's own goodbye": tls_goodbye,
-    "not a word": Raw.close,
+    "a close notification of TLS": close_tls,
+    "nothing": Raw.close,
 }
 
 
-@pytest.mark.parametrize("goodbye", GOODBYES.values(), ids=GOODBYES)
-def test_however_a_peer_behind_tls_goes_it_has_left(
-    secure: Secure, client: Raw, goodbye: Callable[[Raw], None]
+@pytest.mark.parametrize("end", CLOSINGS.values(), ids=CLOSINGS)
+def test_a_peer_that_ends_the_connection_in_any_way_has_left(
+    secure: Secure, client: Raw, end: Callable[[Raw], None]
 ) -> None:
     bob = secure.join("bob")
-    goodbye(client)
+    end(client)
     assert bob.envelope("system/presence")["payload"]["event"] == "leave"
     bob.close()
 
 
-def test_behind_the_close_frame_the_gateway_says_goodbye_in_tls_too(client: Raw) -> None:
-    """Whoever does not hear it cannot tell an end from a cut: Python then raises instead of returning nothing."""
+def test_after_the_close_frame_the_gateway_also_closes_tls(client: Raw) -> None:
+    """Without it, a client cannot distinguish an end from an interruption: Python then raises an error."""
     client.socket.suppress_ragged_eofs = False  # type: ignore[attr-defined]
     client.send(closing(1000))
     received = client.echo()
@@ -219,14 +259,14 @@ def test_behind_the_close_frame_the_gateway_says_goodbye_in_tls_too(client: Raw)
     assert client.rest() == b""
 
 
-def test_a_take_over_behind_tls_closes_the_old_socket(secure: Secure, client: Raw) -> None:
+def test_a_takeover_over_tls_closes_the_old_socket(secure: Secure, client: Raw) -> None:
     new = secure.join()
     assert client.closed() == 4409
     converse(new, echoed("", TEXT, P + b"mine now"))
     new.close()
 
 
-def test_a_gateway_behind_tls_that_stops_says_so(tmp_path_factory: pytest.TempPathFactory) -> None:
+def test_a_gateway_with_tls_that_stops_closes_with_its_code(tmp_path_factory: pytest.TempPathFactory) -> None:
     directory = tmp_path_factory.mktemp("stopping")
     tls, trust = tls_of(directory)
     with running(directory, tls=tls) as gateway:
@@ -239,14 +279,14 @@ def test_a_gateway_behind_tls_that_stops_says_so(tmp_path_factory: pytest.TempPa
 # A reader that stops reading
 
 SIZES = cycle((100, 1_000, 20_000, 300))
-"""One of them is larger than a record of TLS may be."""
+"""One of them is larger than a TLS record may be."""
 
 
 def paused_and_losing(gateway: Gateway) -> bool:
     return any(socket.sink.losses for socket in gateway.sockets)
 
 
-def test_over_wss_what_was_sent_is_what_was_delivered_and_what_was_dropped(
+def test_over_wss_every_sent_frame_is_delivered_or_reported_as_dropped(
     tmp_path_factory: pytest.TempPathFactory,
 ) -> None:
     directory = tmp_path_factory.mktemp("slow")
@@ -265,7 +305,7 @@ def test_over_wss_what_was_sent_is_what_was_delivered_and_what_was_dropped(
 
 
 def flood(gateway: Running, writer: Raw, prefix: bytes) -> int:
-    """Write frames of many sizes until somebody loses some, and some more; their number."""
+    """Write frames of many sizes until a reader loses some, and 100 more; return their number."""
     more = 100
     for number in count(1):
         writer.send(frame(BINARY, b"%b%08d%b" % (prefix, number, bytes(next(SIZES)))))
@@ -278,7 +318,7 @@ def flood(gateway: Running, writer: Raw, prefix: bytes) -> int:
 
 
 def account(reader: Raw, prefix: bytes) -> tuple[list[int], list[int]]:
-    """The numbers that a reader gets, and those of which it is told that it does not, until the last chat."""
+    """The frame numbers that a reader receives, and those that are reported as lost, until the last chat."""
     delivered: list[int] = []
     dropped: list[int] = []
     while True:
