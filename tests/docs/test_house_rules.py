@@ -115,6 +115,8 @@ VAGUE_NAMES: Final = frozenset(
     | {"wanted"}
 )
 """Names of variables that do not say what the value is."""
+CHECKED_TESTS: Final = ("gateway",)
+"""Folders of tests whose variables are checked too."""
 
 
 def long_functions(tree: ast.Module) -> Iterator[tuple[str, int]]:
@@ -242,6 +244,16 @@ def vague_variables(tree: ast.Module) -> Iterator[tuple[int, str]]:
 @pytest.mark.parametrize("module", settled_modules(), ids=module_path)
 def test_a_variable_says_what_its_value_is(module: Path) -> None:
     assert list(vague_variables(ast.parse(module.read_text(encoding="utf-8")))) == []
+
+
+@pytest.mark.parametrize("folder", CHECKED_TESTS)
+def test_a_variable_of_a_test_says_what_its_value_is(folder: str) -> None:
+    vague = {
+        path.relative_to(ROOT).as_posix(): names
+        for path in sorted((ROOT / "tests" / folder).rglob("*.py"))
+        if (names := list(vague_variables(ast.parse(path.read_text(encoding="utf-8")))))
+    }
+    assert vague == {}
 
 
 def test_vague_names_of_variables_and_parameters_are_recognized() -> None:

@@ -45,6 +45,7 @@ CHECKED_TESTS = (
         "docs",
         "e2e",
         "faults",
+        "gateway",
         "inspector",
         "journal",
         "model",

@@ -1,4 +1,4 @@
-"""HTTP requests over a raw connection, in one line each, and connections that are closed in the end."""
+"""HTTP requests over a raw connection, one call each, and connections that are closed together."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -25,19 +25,19 @@ class Clients:
         return self._opened[-1]
 
     def close(self) -> None:
-        for each in self._opened:
-            each.close()
+        for client in self._opened:
+            client.close()
 
 
 def tokens_of(gateway: Running) -> MemoryTokens:
-    """Those of a gateway that was not started from a file."""
+    """The tokens of a gateway that was not started from a file."""
     assert isinstance(gateway.tokens, MemoryTokens)
     return gateway.tokens
 
 
 @contextmanager
 def connecting() -> Iterator[Clients]:
-    """For a fixture."""
+    """Connections for a fixture, which closes them at its end."""
     clients = Clients()
     try:
         yield clients
@@ -48,11 +48,14 @@ def connecting() -> Iterator[Clients]:
 def ask(
     client: Raw, method: str, path: str, token: str | None = None, body: Any = None, **headers: str | None
 ) -> Answer:
-    """Ask and read the answer; a body that is not bytes is sent as JSON, `Some_Header` is a header."""
+    """Send a request and read the answer. A body that is not bytes is sent as JSON; `Some_Header` is a header."""
     data = body if body is None or isinstance(body, bytes) else msgspec.json.encode(body)
-    given: dict[str, str | None] = {"Host": "localhost", "Authorization": None if token is None else f"Bearer {token}"}
+    all_headers: dict[str, str | None] = {
+        "Host": "localhost",
+        "Authorization": None if token is None else f"Bearer {token}",
+    }
     if data is not None:
-        given["Content-Length"] = str(len(data))
-    given |= {name.replace("_", "-"): value for name, value in headers.items()}
-    client.send(head(path, given, method), data or b"")
+        all_headers["Content-Length"] = str(len(data))
+    all_headers |= {name.replace("_", "-"): value for name, value in headers.items()}
+    client.send(head(path, all_headers, method), data or b"")
     return client.answer()

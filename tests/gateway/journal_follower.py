@@ -1,4 +1,4 @@
-"""A client of the journal's live form, which reads server-sent events off a raw connection."""
+"""A client of the journal's live stream: it reads server-sent events from a raw connection."""
 
 from typing import Any
 
@@ -18,10 +18,10 @@ class Event(msgspec.Struct, frozen=True):
 
 
 class Following:
-    """Reads chunk by chunk."""
+    """Reads the live stream, chunk by chunk."""
 
     def __init__(self, client: Raw, path: str, token: str, **headers: str) -> None:
-        """Ask for it."""
+        """Request the live stream."""
         self.client = client
         client.send(head(path, {"Host": "localhost", "Authorization": f"Bearer {token}", **LIVE, **headers}))
         answer = client.answer()
@@ -29,7 +29,7 @@ class Following:
         assert answer.headers["transfer-encoding"] == "chunked"
         self._text = b""
         self.ended = False
-        """Whether the answer has come to its proper end."""
+        """Whether the answer has ended properly."""
 
     def _more(self) -> None:
         size = b""
@@ -41,7 +41,7 @@ class Following:
         self.ended = length == 0
 
     def next(self) -> Event | None:
-        """The next event; None at the end, and for a comment."""
+        """The next event; None for a comment, and at the end."""
         while b"\n\n" not in self._text:
             if self.ended:
                 return None
@@ -54,18 +54,18 @@ class Following:
         return Event(int(fields["id"]), fields["event"], msgspec.json.decode(fields["data"]))
 
     def until(self, position: int) -> list[Event]:
-        """The events up to one."""
-        found: list[Event] = []
-        while not found or found[-1].id < position:
+        """The events up to this position."""
+        events: list[Event] = []
+        while not events or events[-1].id < position:
             event = self.next()
             assert not self.ended
-            found += [] if event is None else [event]
-        return found
+            events += [] if event is None else [event]
+        return events
 
     def to_the_end(self) -> list[Event]:
-        """The events until there are no more."""
-        found: list[Event] = []
+        """All events until the end of the stream."""
+        events: list[Event] = []
         while not self.ended:
             event = self.next()
-            found += [] if event is None else [event]
-        return found
+            events += [] if event is None else [event]
+        return events

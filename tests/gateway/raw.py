@@ -1,6 +1,6 @@
-"""A gateway on a real port, and a client that writes and reads the bytes of WebSocket and HTTP by hand.
+"""A gateway on a real port, and a client that writes and reads the bytes of WebSocket and HTTP itself.
 
-No library of either stands between a test and the wire: what a library would never send is what is to be tried.
+A test uses no library for either protocol, so that it can send what a library would never send.
 """
 
 import asyncio
@@ -44,17 +44,17 @@ UPGRADE: Final = {
 }
 ANYTHING: Final = [{"kind": "*"}]
 NO_JOURNAL: Final = JournalSettings(enabled=False)
-"""Most tests are about something else."""
+"""Most tests have another subject."""
 MASK: Final = b"\xa5\x01\xff\x3c"
 
 
 class Running:
-    """A gateway that runs on a loop of its own, in a thread of its own."""
+    """A gateway that runs on its own event loop, in its own thread."""
 
     def __init__(self, config: GatewayConfig, tokens: Tokens) -> None:
         self.config, self.tokens = config, tokens
         self.faults: list[dict[str, Any]] = []
-        """What went wrong on the loop with nobody to tell."""
+        """Errors on the event loop that no caller received."""
         self.loop = uvloop.new_event_loop()
         self.loop.set_exception_handler(lambda _, context: self.faults.append(context))
         self._thread = threading.Thread(target=self.loop.run_forever, name="gateway under test", daemon=True)
@@ -75,11 +75,11 @@ class Running:
         return self.tokens.issue(self.config.spaces[0].settings.space_id, participant)
 
     def do(self, work: Coroutine[Any, Any, T]) -> T:
-        """Do this on the gateway's loop."""
+        """Run this on the gateway's event loop."""
         return asyncio.run_coroutine_threadsafe(work, self.loop).result(PATIENCE)
 
     def ask(self, question: Callable[[Gateway], T]) -> T:
-        """What the gateway knows, asked on its own loop."""
+        """The answer to a question about the gateway, evaluated on its event loop."""
 
         async def answer() -> T:
             return question(self.gateway)
@@ -87,20 +87,20 @@ class Running:
         return self.do(answer())
 
     def until(self, question: Callable[[Gateway], T]) -> T:
-        """Ask until the answer is yes."""
+        """Repeat the question until the answer is true."""
         deadline = time.monotonic() + PATIENCE
         while True:
             answer = self.ask(question)
             if answer:
                 return answer
-            assert time.monotonic() < deadline, "it never came to that"
+            assert time.monotonic() < deadline, "the condition was never true"
 
     def stopping(self) -> "Future[None]":
-        """Begin to stop; done when it has."""
+        """Begin to stop; the result is there when it has stopped."""
         return asyncio.run_coroutine_threadsafe(self.server.stop(), self.loop)
 
     def stop(self) -> None:
-        """Stop the gateway; nothing may have gone wrong unseen."""
+        """Stop the gateway, and check that no error was left unhandled."""
         self.stopping().result(PATIENCE)
         self.loop.call_soon_threadsafe(self.loop.stop)
         self._thread.join(PATIENCE)
@@ -111,20 +111,24 @@ class Running:
 @contextmanager
 def running(directory: Path, space: Mapping[str, Any] | None = None, **options: Any) -> Iterator[Running]:
     """A gateway with these options, and a space with these settings."""
-    known = settings(**{"participants": {"alice": ANYTHING, "bob": ANYTHING, "carol": ANYTHING}, **(space or {})})
+    space_settings = settings(
+        **{"participants": {"alice": ANYTHING, "bob": ANYTHING, "carol": ANYTHING}, **(space or {})}
+    )
     tokens = MemoryTokens()
-    for participant in known.participants:
-        tokens.issue(known.space_id, participant)
+    for participant in space_settings.participants:
+        tokens.issue(space_settings.space_id, participant)
     file = directory / "space.yaml"
     journal = options.pop("journal", NO_JOURNAL)
-    configured = SpaceConfig(settings=known, directory=directory, file=file, name="a laboratory", journal=journal)
+    configured = SpaceConfig(
+        settings=space_settings, directory=directory, file=file, name="a laboratory", journal=journal
+    )
     with started(GatewayConfig(**{"port": 0, "spaces": (configured,), **options}), tokens) as gateway:
         yield gateway
 
 
 @contextmanager
 def running_from(file: Path, **environ: str) -> Iterator[Running]:
-    """A gateway as `mew gateway start` makes it: from a space.yaml and this environment, on a port of its own."""
+    """A gateway as `mew gateway start` starts it: from a space.yaml and this environment, on a free port."""
     config = load_config([file], environ=environ).listening_on(port=0)
     spaces = tuple(msgspec.structs.replace(space, journal=NO_JOURNAL) for space in config.spaces)
     config = msgspec.structs.replace(config, spaces=spaces)
@@ -134,7 +138,7 @@ def running_from(file: Path, **environ: str) -> Iterator[Running]:
 
 @contextmanager
 def started(config: GatewayConfig, tokens: Tokens) -> Iterator[Running]:
-    """A gateway from its start to its orderly stop."""
+    """A gateway from its start to its regular stop."""
     gateway = Running(config, tokens)
     try:
         yield gateway
@@ -143,7 +147,7 @@ def started(config: GatewayConfig, tokens: Tokens) -> Iterator[Running]:
 
 
 def tls_of(directory: Path) -> tuple[TLS, ssl.SSLContext]:
-    """A certificate for localhost in this folder, and what a client needs to trust it."""
+    """A certificate for localhost in this folder, and an SSL context of a client that trusts it."""
     authority = trustme.CA()
     issued = authority.issue_cert("localhost")
     certificate, key = directory / "certificate.pem", directory / "key.pem"
@@ -156,7 +160,7 @@ def tls_of(directory: Path) -> tuple[TLS, ssl.SSLContext]:
 
 
 class Frame(msgspec.Struct, frozen=True):
-    """A frame as it came."""
+    """A received frame."""
 
     opcode: int
     payload: bytes = b""
@@ -164,7 +168,7 @@ class Frame(msgspec.Struct, frozen=True):
 
     @property
     def code(self) -> int | None:
-        """Of a close frame."""
+        """The code of a close frame."""
         return int.from_bytes(self.payload[:2], "big") if self.payload else None
 
 
@@ -181,7 +185,7 @@ class Answer(msgspec.Struct, frozen=True):
 
 
 def length_of(size: int, form: Literal[7, 16, 64] | None = None, *, masked: bool = True) -> bytes:
-    """The second byte of a frame and what belongs to it; `form` takes more bits than are needed."""
+    """The second byte of a frame and its extended length; `form` may select more bits than necessary."""
     bit = 0x80 if masked else 0
     if form == 7 or (form is None and size < 126):
         return bytes((bit | size,))
@@ -191,7 +195,7 @@ def length_of(size: int, form: Literal[7, 16, 64] | None = None, *, masked: bool
 
 
 def masked(payload: bytes, mask: bytes = MASK) -> bytes:
-    """The payload under the mask."""
+    """The masked payload."""
     key = (mask * (len(payload) // 4 + 1))[: len(payload)]
     size = len(payload)
     return (int.from_bytes(payload, "big") ^ int.from_bytes(key, "big")).to_bytes(size, "big")
@@ -204,7 +208,7 @@ def frame(opcode: int, payload: bytes = b"", *, fin: bool = True, reserved: int 
 
 
 def unmasked(opcode: int, payload: bytes = b"") -> bytes:
-    """What no client may send."""
+    """A frame that no client may send."""
     return bytes((0x80 | opcode,)) + length_of(len(payload), masked=False) + payload
 
 
@@ -226,12 +230,12 @@ def head(path: str, headers: Mapping[str, str | None], method: str = "GET") -> b
 
 
 def upgrade(path: str = "/", **headers: str | None) -> bytes:
-    """A request to upgrade, with `Sec_WebSocket_Key` and the like in place of the usual headers."""
+    """An upgrade request; keywords such as `Sec_WebSocket_Key` replace the usual headers."""
     return head(path, {**UPGRADE, **{name.replace("_", "-"): value for name, value in headers.items()}})
 
 
 class Raw:
-    """A connection whose every byte is the test's own."""
+    """A connection on which the test chooses every byte."""
 
     def __init__(self, port: int, *, host: str = "127.0.0.1", tls: ssl.SSLContext | None = None, buffer: int = 0):
         connected = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET)
@@ -244,11 +248,11 @@ class Raw:
         self._unread = bytearray()
 
     def send(self, *parts: bytes) -> None:
-        """Everything in one go."""
+        """Send everything with one call."""
         self.socket.sendall(b"".join(parts))
 
     def chop(self, data: bytes) -> None:
-        """Byte by byte, each in a packet of its own as far as the kernel lets us."""
+        """Send byte by byte, each in a separate packet if the kernel allows it."""
         for n in range(len(data)):
             self.socket.sendall(data[n : n + 1])
 
@@ -265,13 +269,13 @@ class Raw:
     def _take(self, size: int) -> bytes:
         while len(self._unread) < size:
             if not self._more():
-                raise EOFError(f"the gateway hung up; unread: {bytes(self._unread)!r}")
-        taken = bytes(self._unread[:size])
+                raise EOFError(f"the gateway disconnected; unread: {bytes(self._unread)!r}")
+        data = bytes(self._unread[:size])
         del self._unread[:size]
-        return taken
+        return data
 
     def rest(self) -> bytes:
-        """Everything until the gateway hangs up."""
+        """Everything until the gateway disconnects."""
         while self._more():
             pass
         return self._take(len(self._unread))
@@ -286,7 +290,7 @@ class Raw:
         return Answer(int(first.split(" ")[1]), headers, self._take(int(headers.get("content-length", "0"))))
 
     def frame(self) -> Frame:
-        """The next frame; a server's are never masked, and have no reserved bits."""
+        """The next frame. Frames of a server are never masked and have no reserved bits."""
         first, size = self._take(2)
         assert first & 0x70 == 0
         assert size & 0x80 == 0
@@ -297,7 +301,7 @@ class Raw:
         return Frame(first & 15, self._take(size), bool(first & 0x80))
 
     def envelope(self, kind: str) -> dict[str, Any]:
-        """The next envelope of this kind; others are passed over."""
+        """The next envelope of this kind; others are skipped."""
         while True:
             received = self.frame()
             assert received.opcode != CLOSE, f"closed with {received.code} instead of {kind}"
@@ -307,15 +311,15 @@ class Raw:
                     return envelope
 
     def envelopes(self, last: str) -> list[dict[str, Any]]:
-        """Every envelope from here to the first chat with this text, which is left out. Nothing else may come."""
-        heard: list[dict[str, Any]] = []
+        """Every envelope before the first chat with this text. Nothing else may come."""
+        envelopes: list[dict[str, Any]] = []
         while True:
             received = self.frame()
             assert received.opcode == TEXT, received
             assert not received.payload.startswith(b"#"), received
-            heard.append(msgspec.json.decode(received.payload))
-            if heard[-1]["kind"] == "chat" and heard[-1]["payload"]["text"] == last:
-                return heard[:-1]
+            envelopes.append(msgspec.json.decode(received.payload))
+            if envelopes[-1]["kind"] == "chat" and envelopes[-1]["payload"]["text"] == last:
+                return envelopes[:-1]
 
     def echo(self) -> Frame:
         """The next frame that is no envelope."""
@@ -325,10 +329,10 @@ class Raw:
                 return received
 
     def closed(self) -> int | None:
-        """The code with which the gateway closes. Nothing but envelopes comes before, nothing at all after."""
+        """The code with which the gateway closes. Only envelopes may come before it, and nothing after it."""
         received = self.echo()
         assert received.opcode == CLOSE, received
-        with suppress(OSError):  # after a fault it need not wait for the answer
+        with suppress(OSError):  # after a protocol error, the gateway may disconnect without waiting for the answer
             self.send(closing(received.code))
         assert self.rest() == b""
         return received.code
@@ -338,7 +342,7 @@ class Raw:
         self.send(frame(TEXT, msgspec.json.encode(envelope)))
 
     def ask(self, method: str, path: str, token: str | None = None, body: Any = None) -> Answer:
-        """A request over HTTP, with a body of JSON, and its answer."""
+        """Send an HTTP request with a JSON body, and return the answer."""
         sent = b"" if body is None else msgspec.json.encode(body)
         headers = {
             "Host": "localhost",
@@ -350,7 +354,7 @@ class Raw:
         return self.answer()
 
     def open_stream(self) -> bytes:
-        """Open a stream; the prefix of its frames."""
+        """Open a stream; return the prefix of its frames."""
         self.say(kind="stream/announce", payload={"formats": [{"id": "bytes"}], "desired_id": "echo"})
         stream = self.envelope("stream/ready")["payload"]["stream"]
         self.say(kind="stream/start", payload={"stream": stream})
@@ -358,12 +362,12 @@ class Raw:
         return b"#%b#" % stream["stream_id"].encode()
 
     def close(self) -> None:
-        """Hang up without a word."""
+        """Disconnect without a close frame."""
         self.socket.close()
 
 
 def joined(gateway: Running, participant: str = "alice", **options: Any) -> Raw:
-    """A client that has been welcomed."""
+    """A client that has joined and received its welcome."""
     client = Raw(gateway.port, **options)
     client.send(upgrade("/any/path", Authorization=f"Bearer {gateway.token(participant)}"))
     assert client.answer().status == 101

@@ -1,4 +1,4 @@
-"""Which pages may use the gateway, and under which names it answers: the same at both doors."""
+"""Which web pages may use the gateway, and to which host names it answers: the same for HTTP and WebSocket."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -11,7 +11,7 @@ from tests.gateway.http_requests import Clients, ask, connecting
 from tests.gateway.raw import PING, Frame, Raw, Running, frame, head, running, upgrade
 
 PAGE = "https://app.example.org"
-DOORS = ["http", "websocket"]
+TRANSPORTS = ["http", "websocket"]
 LISTENING: dict[str, dict[str, Any]] = {
     "at home": {},
     "on one loopback address": {"host": "127.0.0.1"},
@@ -35,8 +35,8 @@ def gateways(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Run
         contexts.append(running(tmp_path_factory.mktemp("gateway"), **options))
         started[name] = contexts[-1].__enter__()
     yield started
-    for each in contexts:
-        each.__exit__(None, None, None)
+    for context in contexts:
+        context.__exit__(None, None, None)
 
 
 @pytest.fixture
@@ -45,9 +45,9 @@ def clients() -> Iterator[Clients]:
         yield connected
 
 
-def knock(client: Raw, door: str, **headers: str | None) -> tuple[int, Any]:
-    """The status at a door, and the error where there is one."""
-    if door == "http":
+def connect(client: Raw, transport: str, **headers: str | None) -> tuple[int, Any]:
+    """The status that a transport answers, and the error, if any."""
+    if transport == "http":
         answer = ask(client, "GET", "/health", **headers)
     else:
         client.send(upgrade("/", **headers))
@@ -72,12 +72,12 @@ FOREIGN = [
 ]
 
 
-@pytest.mark.parametrize("door", DOORS)
+@pytest.mark.parametrize("transport", TRANSPORTS)
 @pytest.mark.parametrize(
-    ("listening", "host", "taken"),
+    ("listening", "host", "accepted"),
     [
-        *[(where, host, True) for where in ("at home", "on one loopback address") for host in LOCAL],
-        *[(where, host, False) for where in ("at home", "on one loopback address") for host in FOREIGN],
+        *[(name, host, True) for name in ("at home", "on one loopback address") for host in LOCAL],
+        *[(name, host, False) for name in ("at home", "on one loopback address") for host in FOREIGN],
         *[("at home, named", host, True) for host in ("localhost:1", "mew.example.org", "MEW.example.org:99")],
         ("at home, named", "other.example.org:8443", True),
         ("at home, named", "other.example.org:8444", False),
@@ -94,18 +94,18 @@ FOREIGN = [
         *[("everywhere, by any name", host, True) for host in (*LOCAL, *FOREIGN)],
     ],
 )
-def test_a_gateway_answers_only_to_its_own_names(
-    gateways: dict[str, Running], clients: Clients, door: str, listening: str, host: str, taken: bool
+def test_a_gateway_answers_only_to_its_own_host_names(
+    gateways: dict[str, Running], clients: Clients, transport: str, listening: str, host: str, accepted: bool
 ) -> None:
     client = clients.raw(gateways[listening])
-    assert knock(client, door, Host=host) == (WELCOME[door] if taken else REFUSED)
+    assert connect(client, transport, Host=host) == (WELCOME[transport] if accepted else REFUSED)
 
 
-@pytest.mark.parametrize("door", DOORS)
+@pytest.mark.parametrize("transport", TRANSPORTS)
 @pytest.mark.parametrize(
-    ("listening", "origin", "taken"),
+    ("listening", "origin", "accepted"),
     [
-        *[(where, None, True) for where in ("at home", "everywhere", "for a page", "for every page")],
+        *[(name, None, True) for name in ("at home", "everywhere", "for a page", "for every page")],
         ("at home", "http://localhost:8080", True),
         ("at home", "HTTP://LocalHost:8080", True),
         ("at home", "https://localhost:8080", True),
@@ -131,31 +131,33 @@ def test_a_gateway_answers_only_to_its_own_names(
         ("for every page", "null", True),
     ],
 )
-def test_a_page_of_another_origin_is_taken_only_where_it_is_allowed(
-    gateways: dict[str, Running], clients: Clients, door: str, listening: str, origin: str | None, taken: bool
+def test_a_page_of_another_origin_is_accepted_only_if_allowed(
+    gateways: dict[str, Running], clients: Clients, transport: str, listening: str, origin: str | None, accepted: bool
 ) -> None:
     client = clients.raw(gateways[listening])
-    assert knock(client, door, Host="localhost:8080", Origin=origin) == (WELCOME[door] if taken else REFUSED)
+    assert connect(client, transport, Host="localhost:8080", Origin=origin) == (
+        WELCOME[transport] if accepted else REFUSED
+    )
 
 
-@pytest.mark.parametrize("door", DOORS)
-def test_a_page_that_has_its_own_name_resolved_to_this_machine_is_not_of_the_same_origin(
-    gateways: dict[str, Running], clients: Clients, door: str
+@pytest.mark.parametrize("transport", TRANSPORTS)
+def test_a_foreign_host_name_that_resolves_to_this_machine_is_not_the_same_origin(
+    gateways: dict[str, Running], clients: Clients, transport: str
 ) -> None:
     client = clients.raw(gateways["at home"])
-    assert knock(client, door, Host="evil.example:8080", Origin="http://evil.example:8080") == REFUSED
+    assert connect(client, transport, Host="evil.example:8080", Origin="http://evil.example:8080") == REFUSED
 
 
-@pytest.mark.parametrize("door", DOORS)
-def test_without_a_host_nobody_is_of_the_same_origin(gateways: dict[str, Running], clients: Clients, door: str) -> None:
-    assert knock(clients.raw(gateways["at home"]), door, Host=None) == WELCOME[door]
-    assert knock(clients.raw(gateways["at home"]), door, Host=None, Origin="http://localhost") == REFUSED
+@pytest.mark.parametrize("transport", TRANSPORTS)
+def test_without_a_host_header_no_origin_is_the_same(
+    gateways: dict[str, Running], clients: Clients, transport: str
+) -> None:
+    assert connect(clients.raw(gateways["at home"]), transport, Host=None) == WELCOME[transport]
+    assert connect(clients.raw(gateways["at home"]), transport, Host=None, Origin="http://localhost") == REFUSED
 
 
 @pytest.mark.parametrize("twice", ["Host", "Origin"])
-def test_a_header_that_is_given_twice_has_to_be_right_twice(
-    gateways: dict[str, Running], clients: Clients, twice: str
-) -> None:
+def test_each_value_of_a_repeated_header_is_checked(gateways: dict[str, Running], clients: Clients, twice: str) -> None:
     client = clients.raw(gateways["at home"])
     first = {"Host": "localhost", "Origin": "http://localhost"}
     wrong = {"Host": "evil.example", "Origin": "http://evil.example"}[twice]
@@ -163,19 +165,19 @@ def test_a_header_that_is_given_twice_has_to_be_right_twice(
     assert client.answer().status == 403
 
 
-def test_what_is_refused_says_what_was_wrong_and_where_to_change_it(
+def test_a_refusal_names_the_wrong_value_and_the_setting_that_allows_it(
     gateways: dict[str, Running], clients: Clients
 ) -> None:
     client = clients.raw(gateways["at home"])
-    told = ask(client, "GET", "/health", Host="evil.example").json["message"]
-    assert "'evil.example'" in told
-    assert "gateway.allowed_hosts" in told
-    told = ask(client, "GET", "/health", Origin=PAGE).json["message"]
-    assert f"'{PAGE}'" in told
-    assert "gateway.allowed_origins" in told
+    message = ask(client, "GET", "/health", Host="evil.example").json["message"]
+    assert "'evil.example'" in message
+    assert "gateway.allowed_hosts" in message
+    message = ask(client, "GET", "/health", Origin=PAGE).json["message"]
+    assert f"'{PAGE}'" in message
+    assert "gateway.allowed_origins" in message
 
 
-def test_a_refused_request_is_answered_in_its_turn_and_the_next_one_too(
+def test_a_refused_request_is_answered_in_order_and_the_next_one_too(
     gateways: dict[str, Running], clients: Clients
 ) -> None:
     client = clients.raw(gateways["at home"])
@@ -192,7 +194,9 @@ def test_a_refused_post_has_no_effect(gateways: dict[str, Running], clients: Cli
     assert ask(client, "GET", "/participants", gateway.token("bob")).json["participants"] == []
 
 
-def test_a_refused_upgrade_ends_and_nothing_behind_it_is_read(gateways: dict[str, Running], clients: Clients) -> None:
+def test_a_refused_upgrade_ends_the_connection_and_nothing_after_it_is_read(
+    gateways: dict[str, Running], clients: Clients
+) -> None:
     gateway = gateways["at home"]
     client = clients.raw(gateway)
     client.send(upgrade(Origin=PAGE, Authorization=f"Bearer {gateway.token('alice')}"), frame(PING, b"hello?"))
@@ -208,17 +212,17 @@ def test_an_allowed_page_gets_a_working_socket(gateways: dict[str, Running], cli
     assert client.frame() == Frame(10, b"hello")
 
 
-# What a browser wants to be told
+# CORS headers
 
 
-@pytest.mark.parametrize(("listening", "told"), [("for a page", PAGE), ("for every page", "*")])
+@pytest.mark.parametrize(("listening", "allowed_origin"), [("for a page", PAGE), ("for every page", "*")])
 def test_an_allowed_page_may_read_answers_and_refusals(
-    gateways: dict[str, Running], clients: Clients, listening: str, told: str
+    gateways: dict[str, Running], clients: Clients, listening: str, allowed_origin: str
 ) -> None:
     client = clients.raw(gateways[listening])
     for path, status in (("/health", 200), ("/participants", 401), ("/nowhere", 404)):
         answer = ask(client, "GET", path, Origin=PAGE)
-        assert (answer.status, answer.headers["access-control-allow-origin"]) == (status, told)
+        assert (answer.status, answer.headers["access-control-allow-origin"]) == (status, allowed_origin)
 
 
 def test_an_allowed_page_may_send_a_token_and_json(gateways: dict[str, Running], clients: Clients) -> None:
@@ -246,32 +250,32 @@ def test_a_page_that_is_not_allowed_gets_no_preflight(
     gateways: dict[str, Running], clients: Clients, listening: str
 ) -> None:
     client = clients.raw(gateways[listening])
-    asked = {"Origin": "https://evil.example", "Access_Control_Request_Method": "POST"}
-    answer = ask(client, "OPTIONS", "/health", **asked)
+    preflight = {"Origin": "https://evil.example", "Access_Control_Request_Method": "POST"}
+    answer = ask(client, "OPTIONS", "/health", **preflight)
     assert answer.status == 403
     assert not [name for name in answer.headers if name.startswith("access-control")]
 
 
-def test_without_allowed_pages_nothing_is_told_to_browsers(gateways: dict[str, Running], clients: Clients) -> None:
+def test_without_allowed_pages_there_are_no_cors_headers(gateways: dict[str, Running], clients: Clients) -> None:
     answer = ask(clients.raw(gateways["at home"]), "GET", "/health", Origin="http://localhost")
     assert answer.status == 200
     assert not [name for name in answer.headers if name.startswith("access-control")]
 
 
 @pytest.mark.parametrize("host", ["::1", "127.0.0.1", "127.8.8.8", "localhost"])
-def test_every_loopback_address_is_home(host: str) -> None:
+def test_on_every_loopback_address_foreign_host_names_are_refused(host: str) -> None:
     assert Origins(GatewayConfig(host=host)).refusal([(b"host", b"evil.example")]) is not None
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.0.2.1", "mew.example.org"])
-def test_elsewhere_only_listed_names_will_do(host: str) -> None:
+def test_on_other_addresses_only_listed_host_names_are_accepted(host: str) -> None:
     assert Origins(GatewayConfig(host=host)).refusal([(b"host", b"evil.example")]) is not None
     listed = Origins(GatewayConfig(host=host, allowed_hosts=("mew.example.org",)))
     assert listed.refusal([(b"host", b"evil.example")]) is not None
 
 
-def test_a_verdict_holds_for_one_request_only(gateways: dict[str, Running], clients: Clients) -> None:
+def test_a_refusal_is_for_one_request_only(gateways: dict[str, Running], clients: Clients) -> None:
     client = clients.raw(gateways["at home"])
-    assert knock(client, "http", Origin=PAGE) == REFUSED
-    assert knock(client, "http") == WELCOME["http"]
-    assert knock(client, "websocket") == WELCOME["websocket"]
+    assert connect(client, "http", Origin=PAGE) == REFUSED
+    assert connect(client, "http") == WELCOME["http"]
+    assert connect(client, "websocket") == WELCOME["websocket"]

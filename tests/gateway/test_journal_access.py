@@ -1,4 +1,4 @@
-"""Who may see a record, where the record alone does not say it."""
+"""Who may see a record, if the record alone does not show it."""
 
 from pathlib import Path
 
@@ -23,8 +23,10 @@ OBSERVER = Identity("lab", "bob", observer=True)
 
 
 def opened(position: int, stream_id: str, *target: str) -> Record:
-    told = msgspec.json.encode({"payload": {"stream_id": stream_id, **({"target": target} if target else {})}})
-    return Record(position, NOON, "envelope", GATEWAY, "stream/open", "x", stream_id, size=len(told), payload=told)
+    envelope = msgspec.json.encode({"payload": {"stream_id": stream_id, **({"target": target} if target else {})}})
+    return Record(
+        position, NOON, "envelope", GATEWAY, "stream/open", "x", stream_id, size=len(envelope), payload=envelope
+    )
 
 
 def framed(position: int, stream_id: str) -> Record:
@@ -32,7 +34,7 @@ def framed(position: int, stream_id: str) -> Record:
 
 
 def checkpoint(position: int, *fields: tuple[str, bytes]) -> Record:
-    """The state of a space with streams that were asked for so."""
+    """The state of a space with streams that were requested with these fields."""
     space = SpaceCore(settings(), MemoryTokens())
     space.handle(Start("e"), NOON)
     state = msgspec.json.decode(snapshot(space.state))
@@ -46,7 +48,7 @@ def checkpoint(position: int, *fields: tuple[str, bytes]) -> Record:
 
 
 def journal(path: Path, *blocks: list[Record], sealed: int = 0) -> Journal:
-    """Each block in a log of its own, the first ones sealed."""
+    """A journal with one log per block, of which the first ones are sealed."""
     folder = JournalFolder(path, "lab")
     folder.log.mkdir(parents=True)
     for number, block in enumerate(blocks):
@@ -59,13 +61,15 @@ def journal(path: Path, *blocks: list[Record], sealed: int = 0) -> Journal:
 
 
 def viewers(read: Journal, record: Record) -> list[str]:
-    """Who of bob, carol and an observer called bob sees a record, if it is the first thing they look at."""
-    everybody = {"bob": BOB, "carol": CAROL, "observer": OBSERVER}
-    return [name for name, each in everybody.items() if JournalAccess(each, StreamAudiences(), read).sees(record)]
+    """Which of bob, carol and an observer called bob see a record, if it is the first record that they read."""
+    identities = {"bob": BOB, "carol": CAROL, "observer": OBSERVER}
+    return [
+        name for name, identity in identities.items() if JournalAccess(identity, StreamAudiences(), read).sees(record)
+    ]
 
 
 @pytest.mark.parametrize("sealed", [0, 1, 2, 3])
-def test_for_whom_a_stream_is_is_found_in_what_came_before_or_in_the_checkpoint(tmp_path: Path, sealed: int) -> None:
+def test_the_targets_of_a_stream_are_read_from_earlier_records_or_the_checkpoint(tmp_path: Path, sealed: int) -> None:
     read = journal(
         tmp_path,
         [opened(0, "first", "carol"), opened(1, "old")],
@@ -83,11 +87,11 @@ def test_for_whom_a_stream_is_is_found_in_what_came_before_or_in_the_checkpoint(
     assert viewers(read, framed(7, "for-bob")) == ["carol"]
 
 
-def test_a_stream_whose_beginning_is_lost_is_for_nobody(tmp_path: Path) -> None:
+def test_a_stream_without_its_first_record_is_shown_to_no_one(tmp_path: Path) -> None:
     assert viewers(journal(tmp_path, [framed(0, "unheard-of")]), framed(0, "unheard-of")) == []
 
 
-def test_what_is_known_of_streams_is_bounded_and_found_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_cache_of_streams_is_bounded_and_filled_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(journal_access, "MAX_CACHED_STREAMS", 3)
     streams = [opened(n, f"s{n}", "bob") for n in range(10)]
     read = journal(tmp_path, streams)
@@ -115,7 +119,7 @@ def test_what_is_known_of_streams_is_bounded_and_found_again(tmp_path: Path, mon
         ("something new", None, []),
     ],
 )
-def test_what_is_for_one_is_seen_by_that_one_and_not_by_an_observer_of_its_name(
+def test_a_record_for_one_participant_is_not_shown_to_an_observer_of_that_name(
     tmp_path: Path, event: str, reason: str | None, seen_by: list[str]
 ) -> None:
     record = Record(0, NOON, event, "bob", reason=reason, payload=b"{}")

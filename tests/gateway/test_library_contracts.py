@@ -62,7 +62,7 @@ def protocol() -> Iterator[HttpToolsProtocol]:
     loop.close()
 
 
-def test_the_replaced_methods_of_uvicorn_are_known() -> None:
+def test_the_replaced_methods_of_uvicorn_are_listed() -> None:
     methods = {name for name, value in vars(HttpConnection).items() if inspect.isfunction(value)}
     assert {name for name in methods if hasattr(HttpToolsProtocol, name)} - {"__init__"} == OVERRIDDEN
 

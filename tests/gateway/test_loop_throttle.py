@@ -1,4 +1,4 @@
-"""A crowd passes a few at a time, in its order; whoever comes alone does not wait."""
+"""Many concurrent calls run in small groups, in order; a single call does not wait."""
 
 import asyncio
 from itertools import pairwise
@@ -8,7 +8,7 @@ import pytest
 from mew.gateway.scheduling import A_TURN, TURN_SECONDS, LoopThrottle
 
 
-def test_who_comes_alone_passes_at_once() -> None:
+def test_a_single_call_runs_immediately() -> None:
     async def come() -> list[int]:
         gate, passed = LoopThrottle(lambda: 0.0), list[int]()
         gate.put(lambda: passed.append(1))
@@ -17,27 +17,27 @@ def test_who_comes_alone_passes_at_once() -> None:
     assert asyncio.run(come()) == [1]
 
 
-def test_a_crowd_passes_in_its_order_with_turns_for_others_between() -> None:
+def test_many_calls_run_in_order_with_event_loop_iterations_between_them() -> None:
     async def come() -> tuple[list[int], list[int]]:
-        gate, passed, seen = LoopThrottle(lambda: 0.0), list[int](), list[int]()
+        gate, passed, counts = LoopThrottle(lambda: 0.0), list[int](), list[int]()
         for number in range(5 * A_TURN):
             gate.put(lambda number=number: passed.append(number))  # type: ignore[misc]
         while len(passed) < 5 * A_TURN:
-            seen.append(len(passed))
+            counts.append(len(passed))
             await asyncio.sleep(0)
         gate.put(lambda: passed.append(-1))
         await asyncio.sleep(0)
         await asyncio.sleep(0)
         gate.put(lambda: passed.append(-2))
-        return passed, seen
+        return passed, counts
 
-    passed, seen = asyncio.run(come())
+    passed, counts = asyncio.run(come())
     assert passed == [*range(5 * A_TURN), -1, -2]
-    assert all(after - before <= A_TURN for before, after in zip(seen, [*seen[1:], 5 * A_TURN], strict=True))
-    assert len(seen) >= 4
+    assert all(after - before <= A_TURN for before, after in zip(counts, [*counts[1:], 5 * A_TURN], strict=True))
+    assert len(counts) >= 4
 
 
-def test_who_comes_behind_a_crowd_waits_for_it() -> None:
+def test_a_call_after_many_others_waits_for_them() -> None:
     async def come() -> list[str]:
         gate, passed = LoopThrottle(lambda: 0.0), list[str]()
         for _ in range(2 * A_TURN):
@@ -51,8 +51,8 @@ def test_who_comes_behind_a_crowd_waits_for_it() -> None:
     assert asyncio.run(come()) == [*["crowd"] * (2 * A_TURN), "late"]
 
 
-def test_a_crowd_has_a_bounded_share_of_each_turn() -> None:
-    """Joins cost more the more are present: so many of them may take far longer than others should wait."""
+def test_many_calls_have_a_bounded_time_per_iteration() -> None:
+    """A join costs more with more participants: many joins together would delay all other work."""
     now = 0.0
 
     def work() -> None:
@@ -71,7 +71,7 @@ def test_a_crowd_has_a_bounded_share_of_each_turn() -> None:
     assert asyncio.run(come()) == [3, 3, 1]
 
 
-def test_one_passes_in_each_turn_however_long_it_takes() -> None:
+def test_one_call_runs_per_iteration_however_long_it_takes() -> None:
     now = 0.0
 
     def work() -> None:
@@ -79,18 +79,18 @@ def test_one_passes_in_each_turn_however_long_it_takes() -> None:
         now += 9 * TURN_SECONDS
 
     async def come() -> list[float]:
-        gate, seen = LoopThrottle(lambda: now), list[float]()
+        gate, turns = LoopThrottle(lambda: now), list[float]()
         for _ in range(3):
             gate.put(work)
         for _ in range(4):
-            seen.append(now / TURN_SECONDS)
+            turns.append(now / TURN_SECONDS)
             await asyncio.sleep(0)
-        return seen
+        return turns
 
     assert asyncio.run(come()) == pytest.approx([9, 18, 27, 27])
 
 
-def test_a_join_that_fails_keeps_nobody_behind_it_waiting() -> None:
+def test_a_join_that_fails_does_not_delay_the_following_ones() -> None:
     async def come() -> list[str]:
         gate, passed = LoopThrottle(lambda: 0.0), list[str]()
         asyncio.get_running_loop().set_exception_handler(lambda _loop, context: passed.append(context["message"][:9]))

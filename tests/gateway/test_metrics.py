@@ -1,4 +1,4 @@
-"""What the gateway counts, read as Prometheus reads it."""
+"""The metrics of the gateway, parsed as Prometheus parses them."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -52,7 +52,7 @@ def test_everything_that_happens_is_counted(lab: WebsocketSpace) -> None:
     }
 
 
-def test_what_is_there_is_shown(lab: WebsocketSpace) -> None:
+def test_connections_streams_and_queues_have_gauges(lab: WebsocketSpace) -> None:
     alice = lab.join("alice")
     lab.observe()
     lab.post("bob", {"kind": "chat", "payload": {"text": "hello"}})
@@ -68,7 +68,7 @@ def test_what_is_there_is_shown(lab: WebsocketSpace) -> None:
     assert shown[("mew_queue_bytes", "data")] == shown[("mew_queue_bytes", "control")] == 0
 
 
-def test_proposals_are_counted_while_they_are_open_and_by_what_became_of_them() -> None:
+def test_proposals_are_counted_while_open_and_by_outcome() -> None:
     proposing = [{"kind": "mcp/proposal"}]
     people = {"alice": [{"kind": "*"}], "bob": proposing, "carol": proposing}
     lab = WebsocketSpace(participants=people, allow_anonymous=True, defaults=proposing)
@@ -105,7 +105,7 @@ def test_proposals_are_counted_while_they_are_open_and_by_what_became_of_them() 
 
 
 def proposals(shown: Figures) -> Figures:
-    """The figures about proposals; a label's value stands behind the space's."""
+    """The figures about proposals; the value of another label comes after the space's."""
     return {
         (name[0], *sorted(name[1:], key="lab".__ne__)): value for name, value in shown.items() if "proposal" in name[0]
     }
@@ -115,7 +115,7 @@ def propose(client: Any, seconds: float = 300) -> None:
     client.send(kind="mcp/proposal", payload={"method": "m"}, proposal={"expires_in_seconds": seconds})
 
 
-def test_no_label_holds_the_name_of_a_participant_or_a_stream(lab: WebsocketSpace) -> None:
+def test_no_label_has_the_name_of_a_participant_or_a_stream(lab: WebsocketSpace) -> None:
     alice = lab.join("alice")
     alice.send(kind="stream/announce", payload={"formats": [{"id": "f"}], "desired_id": "positions"})
     alice.frame("nowhere", "x")

@@ -1,4 +1,4 @@
-"""How the journals fare is told: by figures, by `/health`, and by a warning while there is still room."""
+"""The state of the journals: metrics, `/health`, and a warning before the disk is full."""
 
 import errno
 from collections.abc import Iterator
@@ -14,8 +14,8 @@ from mew.journal.settings import JournalSettings
 from tests.gateway.http_requests import Clients, ask, connecting
 from tests.gateway.raw import BINARY, Running, frame, running
 
-KEPT = JournalSettings(segment_seconds=0.05)
-"""Files of the log that end soon, so that a new one is needed soon."""
+SHORT_LOGS = JournalSettings(segment_seconds=0.05)
+"""Log files that end soon, so that a new one is needed soon."""
 
 
 @pytest.fixture
@@ -25,7 +25,7 @@ def clients() -> Iterator[Clients]:
 
 
 def figures(clients: Clients, gateway: Running) -> dict[str, float]:
-    """What is said of the journal of the one space, by names without what they have in common."""
+    """The metrics of the journal of the space, by name without the common prefix."""
     answer = ask(clients.raw(gateway), "GET", "/metrics")
     families = text_string_to_metric_families(answer.body.decode())
     samples = [sample for family in families for sample in family.samples if sample.name.startswith("mew_journal_")]
@@ -39,7 +39,7 @@ def health(clients: Clients, gateway: Running) -> tuple[str, dict[str, str]]:
     return answer.json["status"], answer.json["journal"]
 
 
-def test_what_is_recorded_is_counted(tmp_path: Path, clients: Clients) -> None:
+def test_recorded_events_are_counted(tmp_path: Path, clients: Clients) -> None:
     with running(tmp_path, journal=JournalSettings()) as gateway:
         alice = clients.joined(gateway)
         stream = alice.open_stream()
@@ -62,7 +62,7 @@ def test_what_is_recorded_is_counted(tmp_path: Path, clients: Clients) -> None:
 
 
 @pytest.mark.parametrize("on_error", ["stop", "continue"])
-def test_while_nothing_can_be_written_everybody_who_asks_is_told(
+def test_a_journal_that_cannot_be_written_is_reported_by_health_and_metrics(
     tmp_path: Path, clients: Clients, on_error: str
 ) -> None:
     settings = JournalSettings(segment_seconds=0.05, on_error="stop" if on_error == "stop" else "continue")
@@ -86,16 +86,16 @@ def test_while_nothing_can_be_written_everybody_who_asks_is_told(
         clients.close()
 
 
-def test_a_space_without_a_journal_is_well_and_says_so(tmp_path: Path, clients: Clients) -> None:
+def test_a_space_without_a_journal_is_healthy_and_reports_it(tmp_path: Path, clients: Clients) -> None:
     with running(tmp_path) as gateway:
         assert health(clients, gateway) == ("ok", {"lab": "off"})
         assert figures(clients, gateway) == {"pending_requests": 0}
 
 
-# Room
+# Disk space
 
 
-def test_a_disk_that_fills_up_is_warned_of_once_until_it_has_room(
+def test_a_disk_that_fills_up_is_reported_once_until_it_has_room(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     folders = {"lab": JournalFolder(tmp_path / "journal", "lab")}
@@ -112,22 +112,22 @@ def test_a_disk_that_fills_up_is_warned_of_once_until_it_has_room(
     assert caplog.text.count("fills up") == 2
 
 
-def test_a_gateway_looks_for_room_when_it_starts(
+def test_a_gateway_checks_the_disk_when_it_starts(
     tmp_path: Path, clients: Clients, caplog: pytest.LogCaptureFixture
 ) -> None:
-    with running(tmp_path, journal=KEPT) as gateway:
+    with running(tmp_path, journal=SHORT_LOGS) as gateway:
         gateway.ask(lambda it: setattr(it.journals.disk_space, "full", 0.0))
         gateway.ask(lambda it: it.journals.start())
         assert "fills up" in caplog.text
 
 
-def test_what_could_not_be_tidied_once_is_tried_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_maintenance_that_failed_once_is_tried_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*_arguments: object) -> None:
         raise OSError(errno.EMFILE, "Too many open files")
 
     with running(tmp_path, journal=JournalSettings()) as gateway:
 
-        def tidy(it: Gateway) -> bool:
+        def maintain(it: Gateway) -> bool:
             before = it.journals._next_maintenance
             with monkeypatch.context() as patch:
                 patch.setattr(JournalFolder, "hours", fail)
@@ -135,4 +135,4 @@ def test_what_could_not_be_tidied_once_is_tried_again(tmp_path: Path, monkeypatc
                 it.journals._maintain()
             return it.journals._next_maintenance is not before
 
-        assert gateway.ask(tidy)
+        assert gateway.ask(maintain)

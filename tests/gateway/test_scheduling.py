@@ -1,4 +1,4 @@
-"""Who has used up its share of a turn waits for the next; others do not wait, and no order is changed."""
+"""A participant that has used up its share of a turn waits for the next; others do not wait; the order stays."""
 
 import asyncio
 from collections.abc import Callable
@@ -24,20 +24,20 @@ def step_of(done: list[str], name: str, times: int, spend: Callable[[], None]) -
     return step
 
 
-def test_a_share_is_of_one_and_ends_with_the_turn() -> None:
+def test_each_participant_has_its_share_and_it_ends_with_the_turn() -> None:
     async def spend() -> list[bool]:
         shared = Turns()
         shared.spend("alice", SHARE_SECONDS / 2)
-        seen = [shared.is_over("alice")]
+        is_over = [shared.is_over("alice")]
         shared.spend("alice", SHARE_SECONDS / 2)
-        seen += [shared.is_over("alice"), shared.is_over("bob")]
+        is_over += [shared.is_over("alice"), shared.is_over("bob")]
         await asyncio.sleep(0)
-        return [*seen, shared.is_over("alice")]
+        return [*is_over, shared.is_over("alice")]
 
     assert asyncio.run(spend()) == [False, True, False, False]
 
 
-def test_what_is_done_is_measured() -> None:
+def test_the_time_of_the_work_is_measured() -> None:
     async def spend() -> bool:
         now = iter((5.0, 6.0))
         shared = Turns(lambda: next(now))
@@ -48,7 +48,7 @@ def test_what_is_done_is_measured() -> None:
     assert asyncio.run(spend())
 
 
-def test_each_takes_its_share_of_a_turn_and_the_loop_goes_round_between() -> None:
+def test_each_participant_uses_its_share_and_the_loop_iterates_between_turns() -> None:
     async def wait() -> list[list[str]]:
         shared, done = Turns(lambda: 0.0), list[str]()
 
@@ -57,31 +57,31 @@ def test_each_takes_its_share_of_a_turn_and_the_loop_goes_round_between() -> Non
 
         for name in ("alice", "bob"):
             shared.wait(name, step_of(done, name, 3, half(name)))
-        seen = []
+        progress = []
         for _ in range(3 * ROUNDS):
-            seen.append(list(done))
+            progress.append(list(done))
             await asyncio.sleep(0)
-        return seen
+        return progress
 
-    seen = asyncio.run(wait())
+    progress = asyncio.run(wait())
     first, second = ["alice", "alice", "bob", "bob"], ["alice", "alice", "bob", "bob", "alice", "bob"]
-    assert [each for each in seen if each not in ([], first, second)] == []
-    assert seen.count(first) >= ROUNDS
-    assert seen[-1] == second
+    assert [names for names in progress if names not in ([], first, second)] == []
+    assert progress.count(first) >= ROUNDS
+    assert progress[-1] == second
 
 
-def test_requests_of_one_come_back_one_a_turn_and_those_of_others_immediately() -> None:
+def test_requests_of_one_participant_run_one_per_turn_and_those_of_others_immediately() -> None:
     async def ask() -> list[str]:
         shared, done = Turns(lambda: 0.0), list[str]()
 
-        async def request(who: str) -> None:
+        async def request(participant: str) -> None:
             shared.spend("alice", SHARE_SECONDS)
-            await shared.share(who)
-            done.append(who)
+            await shared.share(participant)
+            done.append(participant)
 
-        tasks = [asyncio.create_task(request(who)) for who in ("alice", "alice", "bob")]
+        tasks = [asyncio.create_task(request(participant)) for participant in ("alice", "alice", "bob")]
         await asyncio.sleep(0)
-        tasks[0].cancel()  # its peer has hung up
+        tasks[0].cancel()  # its peer has disconnected
         await asyncio.gather(*tasks, return_exceptions=True)
         return done
 
@@ -89,13 +89,13 @@ def test_requests_of_one_come_back_one_a_turn_and_those_of_others_immediately() 
 
 
 @pytest.fixture
-def one_a_turn(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A share is over with the first message."""
+def one_message_per_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A share ends with the first message."""
     monkeypatch.setattr(scheduling, "SHARE_SECONDS", 1e-9)
 
 
-@pytest.mark.usefixtures("one_a_turn")
-def test_messages_and_frames_that_wait_keep_their_order(tmp_path: Path) -> None:
+@pytest.mark.usefixtures("one_message_per_turn")
+def test_waiting_messages_and_frames_keep_their_order(tmp_path: Path) -> None:
     with running(tmp_path) as gateway, closing(joined(gateway)) as alice:
         prefix = alice.open_stream()
         sent = []
@@ -103,13 +103,13 @@ def test_messages_and_frames_that_wait_keep_their_order(tmp_path: Path) -> None:
             chat = frame(TEXT, b'{"kind":"chat","payload":{"text":"%d"}}' % number)
             sent += [chat, frame(BINARY, prefix + b"%d" % number)]
         alice.send(*sent)
-        heard = [alice.frame() for _ in range(100)]
-        assert all(b'"text":"%d"' % number in heard[2 * number].payload for number in range(50))
-        assert [each.payload for each in heard[1::2]] == [prefix + b"%d" % number for number in range(50)]
+        received = [alice.frame() for _ in range(100)]
+        assert all(b'"text":"%d"' % number in received[2 * number].payload for number in range(50))
+        assert [message.payload for message in received[1::2]] == [prefix + b"%d" % number for number in range(50)]
 
 
-@pytest.mark.usefixtures("one_a_turn")
-def test_what_was_sent_before_hanging_up_is_carried_out_before_its_sender_leaves(tmp_path: Path) -> None:
+@pytest.mark.usefixtures("one_message_per_turn")
+def test_messages_sent_before_a_disconnect_are_handled_before_the_sender_leaves(tmp_path: Path) -> None:
     with running(tmp_path) as gateway, closing(joined(gateway, "bob")) as bob:
         alice = Raw(gateway.port)
         alice.send(upgrade(Authorization=f"Bearer {gateway.token('alice')}"))
@@ -117,11 +117,11 @@ def test_what_was_sent_before_hanging_up_is_carried_out_before_its_sender_leaves
         alice.envelope("system/welcome")
         alice.send(*(frame(TEXT, b'{"kind":"chat","payload":{"text":"%d"}}' % number) for number in range(20)))
         alice.close()
-        heard = []
+        received = []
         while True:
             envelope = bob.frame()
-            heard.append(envelope.payload)
+            received.append(envelope.payload)
             if b'"leave"' in envelope.payload:
                 break
-        said = [each for each in heard if b'"chat"' in each]
-        assert [b'"text":"%d"' % number in each for number, each in enumerate(said)] == [True] * 20
+        chats = [payload for payload in received if b'"chat"' in payload]
+        assert [b'"text":"%d"' % number in payload for number, payload in enumerate(chats)] == [True] * 20

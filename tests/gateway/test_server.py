@@ -1,4 +1,4 @@
-"""One port for HTTP and WebSocket: who answers what, what is refused and how, and how it all ends."""
+"""One port for HTTP and WebSocket: answers, refusals, and the stop of the gateway."""
 
 import asyncio
 import socket
@@ -49,7 +49,7 @@ def chat(text: str) -> bytes:
     return msgspec.json.encode({"kind": "chat", "payload": {"text": text}})
 
 
-# Both on one port
+# Both protocols on one port
 
 
 def test_health_posts_and_polls_are_answered_on_one_connection(gateway: Running, client: Raw) -> None:
@@ -59,18 +59,18 @@ def test_health_posts_and_polls_are_answered_on_one_connection(gateway: Running,
     assert health.headers["content-type"] == "application/json"
     assert ask(client, "POST", MAILS, token, chat("hello")).json["status"] == "accepted"
     polled = ask(client, "GET", MAILS, token).json
-    assert [each["kind"] for each in polled["messages"]][-1] == "chat"
+    assert [message["kind"] for message in polled["messages"]][-1] == "chat"
     assert ask(client, "GET", f"{MAILS}?since={polled['next']}", token).json["messages"] == []
 
 
-def test_what_is_posted_reaches_a_socket_on_the_same_port(gateway: Running, client: Raw) -> None:
+def test_a_posted_message_reaches_a_socket_on_the_same_port(gateway: Running, client: Raw) -> None:
     bob = joined(gateway, "bob")
-    assert ask(client, "POST", MAILS, gateway.token("alice"), chat("from one door to the other")).status == 200
-    assert bob.envelope("chat")["payload"]["text"] == "from one door to the other"
+    assert ask(client, "POST", MAILS, gateway.token("alice"), chat("from HTTP to WebSocket")).status == 200
+    assert bob.envelope("chat")["payload"]["text"] == "from HTTP to WebSocket"
     bob.close()
 
 
-def test_requests_sent_before_their_turn_are_answered_in_order(client: Raw) -> None:
+def test_pipelined_requests_are_answered_in_order(client: Raw) -> None:
     client.send(
         head("/health", {"Host": "localhost"}),
         head("/nowhere", {"Host": "localhost"}),
@@ -79,20 +79,20 @@ def test_requests_sent_before_their_turn_are_answered_in_order(client: Raw) -> N
     assert [client.answer().status for _ in range(3)] == [200, 404, 200]
 
 
-def test_a_connection_that_has_spoken_http_can_still_be_upgraded(client: Raw) -> None:
+def test_a_connection_can_be_upgraded_after_http_requests(client: Raw) -> None:
     assert ask(client, "GET", "/health").status == 200
     client.send(upgrade_request(), frame(PING, b"now this"))
     assert client.answer().status == 101
     assert client.frame() == Frame(PONG, b"now this")
 
 
-def test_an_upgrade_behind_a_request_not_yet_answered_is_not_mixed_with_it(client: Raw) -> None:
+def test_an_upgrade_after_an_unanswered_request_is_not_mixed_with_it(client: Raw) -> None:
     client.send(head("/health", {"Host": "localhost"}), upgrade_request(), frame(PING))
     assert client.answer().status == 200
     assert client.rest() == b""
 
 
-def test_another_upgrade_than_to_websocket_is_ignored(client: Raw) -> None:
+def test_an_upgrade_to_another_protocol_is_ignored(client: Raw) -> None:
     client.send(head("/health", {"Host": "localhost", "Connection": "Upgrade, HTTP2-Settings", "Upgrade": "h2c"}))
     assert client.answer().status == 200
     assert client.rest() == b""
@@ -109,25 +109,25 @@ def test_localhost_is_both_of_its_addresses(gateway: Running, host: str) -> None
 
 CROWD = 200
 A_FEW = 20
-"""uvloop lets in one a turn; a loop that let in all at once would keep everybody else waiting."""
+"""Limit per event-loop iteration: if it accepted all connections in one, all other work would wait."""
 
 
-def test_a_crowd_is_let_in_a_few_at_a_turn(tmp_path: Path) -> None:
+def test_many_connections_are_accepted_a_few_per_iteration(tmp_path: Path) -> None:
     with running(tmp_path) as gateway, ExitStack() as opened:
 
-        async def let_in() -> list[int]:
-            """How many connections there were after each turn, until all had been let in."""
+        async def accept_all() -> list[int]:
+            """The number of connections after each iteration, until all have been accepted."""
             for _ in range(CROWD):
-                each = opened.enter_context(socket.socket())
-                each.setblocking(False)
-                each.connect_ex(("127.0.0.1", gateway.port))
+                connection = opened.enter_context(socket.socket())
+                connection.setblocking(False)
+                connection.connect_ex(("127.0.0.1", gateway.port))
             counts = [0]
             while counts[-1] < CROWD:
                 await asyncio.sleep(0)
                 counts.append(gateway.server.connections)
             return counts
 
-        counts = gateway.do(let_in())
+        counts = gateway.do(accept_all())
         assert max(now - before for before, now in pairwise(counts)) <= A_FEW
 
 
@@ -144,7 +144,7 @@ def test_a_crowd_is_let_in_a_few_at_a_turn(tmp_path: Path) -> None:
         ("PATCH", "/nowhere", 404),
     ],
 )
-def test_what_is_not_there_is_refused_in_json(client: Raw, method: str, path: str, status: int) -> None:
+def test_an_unknown_path_or_method_is_refused_in_json(client: Raw, method: str, path: str, status: int) -> None:
     answer = ask(client, method, path, body=b"")
     assert (answer.status, answer.json["error"]) == (status, "not_found")
     assert path in answer.json["message"]
@@ -157,11 +157,11 @@ def test_what_is_not_there_is_refused_in_json(client: Raw, method: str, path: st
 def test_a_request_needs_the_participants_own_token(
     gateway: Running, client: Raw, method: str, token: str | None, status: int
 ) -> None:
-    held = gateway.token("bob") if token == "bob's" else token
-    answer = ask(client, method, MAILS, held, chat("hello") if method == "POST" else None)
+    used_token = gateway.token("bob") if token == "bob's" else token
+    answer = ask(client, method, MAILS, used_token, chat("hello") if method == "POST" else None)
     assert answer.status == status
     assert answer.json["error"] == "unauthorized"
-    assert held is None or held not in answer.body.decode()
+    assert used_token is None or used_token not in answer.body.decode()
 
 
 @pytest.mark.parametrize("size", [LARGEST + 1, 2_000_000])
@@ -181,7 +181,7 @@ def test_a_body_in_chunks_over_the_limit_is_refused(gateway: Running, client: Ra
     [b"\0\0\0\0\r\n\r\n", b"HELO there\r\n\r\n", b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03", b"GET\r\n\r\n"],
     ids=["zeros", "another protocol", "TLS", "half a line"],
 )
-def test_what_is_no_http_is_refused_in_json(client: Raw, garbage: bytes) -> None:
+def test_invalid_http_is_refused_in_json(client: Raw, garbage: bytes) -> None:
     client.send(garbage)
     answer = client.answer()
     assert (answer.status, answer.json["error"]) == (400, "invalid_request")
@@ -195,18 +195,18 @@ def test_a_refused_request_is_answered_once(client: Raw) -> None:
     assert client.rest() == b""
 
 
-def test_a_method_that_is_not_there_is_told_which_are(client: Raw) -> None:
+def test_the_answer_to_an_unknown_method_lists_the_allowed_ones(client: Raw) -> None:
     answer = ask(client, "DELETE", MAILS, body=b"")
     assert (answer.status, set(answer.headers["allow"].split(", "))) == (405, {"GET", "HEAD", "POST"})
 
 
 @pytest.mark.parametrize("since", ["-1", "1.0", "", "x", "²", "9" * 5000])
-def test_a_poll_from_no_number_is_refused(gateway: Running, client: Raw, since: str) -> None:
+def test_a_poll_with_an_invalid_number_is_refused(gateway: Running, client: Raw, since: str) -> None:
     answer = ask(client, "GET", f"{MAILS}?since={quote(since)}", gateway.token("alice"))
     assert (answer.status, answer.json["error"]) == (400, "invalid_request")
 
 
-def test_the_name_of_the_host_is_no_part_of_the_query(gateway: Running) -> None:
+def test_the_host_header_does_not_change_the_query(gateway: Running) -> None:
     with running(gateway.config.spaces[0].directory, allowed_hosts=("*",)) as other:
         client = Raw(other.port)
         headers = {"Host": "x?space=elsewhere&y=", "Authorization": f"Bearer {other.token('alice')}"}
@@ -216,22 +216,22 @@ def test_the_name_of_the_host_is_no_part_of_the_query(gateway: Running) -> None:
 
 
 @pytest.mark.parametrize("hung_up", ["in the middle of the body", "before the body", "after a chunk"])
-def test_a_peer_that_hangs_up_halfway_is_nobodys_fault(
+def test_a_peer_that_disconnects_within_a_request_logs_no_error(
     gateway: Running, caplog: pytest.LogCaptureFixture, hung_up: str
 ) -> None:
     client = Raw(gateway.port)
     headers = {"Host": "localhost", "Authorization": f"Bearer {gateway.token('alice')}", "Content-Length": "100"}
     if hung_up == "after a chunk":
         headers = {**headers, "Content-Length": None, "Transfer-Encoding": "chunked"}  # type: ignore[dict-item]
-    begun = {"before the body": b"", "after a chunk": b"5\r\nhello\r\n"}.get(hung_up, b'{"kind":')
-    client.send(head(MAILS, headers, "POST"), begun)
+    partial_body = {"before the body": b"", "after a chunk": b"5\r\nhello\r\n"}.get(hung_up, b'{"kind":')
+    client.send(head(MAILS, headers, "POST"), partial_body)
     gateway.until(lambda _: gateway.server.requests == 1)
     client.close()
     gateway.until(lambda _: gateway.server.requests == 0)
     assert [record for record in caplog.records if record.levelname == "ERROR"] == []
 
 
-def test_a_fault_of_ours_is_answered_in_json_and_logged(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_an_internal_error_is_answered_in_json_and_logged(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     with running(tmp_path) as gateway:
         token, client = gateway.token("alice"), Raw(gateway.port)
         tokens_of(gateway).holders = None  # type: ignore[assignment]
@@ -241,7 +241,7 @@ def test_a_fault_of_ours_is_answered_in_json_and_logged(tmp_path: Path, caplog: 
     assert [record.name for record in caplog.records if record.levelname == "ERROR"] == ["uvicorn.error"]
 
 
-# Taking the port, and leaving it
+# Binding the port, and releasing it
 
 
 def server(directory: Path, **options: Any) -> GatewayServer:
@@ -251,7 +251,7 @@ def server(directory: Path, **options: Any) -> GatewayServer:
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "::1"])
-def test_a_port_that_is_taken_is_named(tmp_path: Path, host: str) -> None:
+def test_a_port_in_use_is_named(tmp_path: Path, host: str) -> None:
     with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET) as other:
         other.bind((host, 0))
         other.listen()
@@ -260,7 +260,7 @@ def test_a_port_that_is_taken_is_named(tmp_path: Path, host: str) -> None:
             server(tmp_path, host=host, port=port).bind()
 
 
-def test_a_port_that_is_taken_on_one_address_is_given_back_on_the_other(tmp_path: Path) -> None:
+def test_a_port_in_use_on_one_address_is_released_on_the_other(tmp_path: Path) -> None:
     with socket.socket(socket.AF_INET6) as other:
         other.bind(("::1", 0))
         other.listen()
@@ -271,30 +271,30 @@ def test_a_port_that_is_taken_on_one_address_is_given_back_on_the_other(tmp_path
             pass
 
 
-def test_an_address_that_is_not_ours_is_named(tmp_path: Path) -> None:
+def test_an_address_of_another_machine_is_named(tmp_path: Path) -> None:
     with pytest.raises(PortInUse, match=r"192\.0\.2\.1:8080: "):
         server(tmp_path, host="192.0.2.1").bind()
 
 
-def test_a_gateway_that_stops_says_so_on_every_socket(tmp_path: Path) -> None:
+def test_a_gateway_that_stops_closes_every_socket_with_its_code(tmp_path: Path) -> None:
     with running(tmp_path) as gateway:
         inside, outside, idle = joined(gateway), Raw(gateway.port), Raw(gateway.port)
         outside.send(upgrade_request())
         assert outside.answer().status == 101
         assert ask(idle, "GET", "/health").status == 200
         stopping = gateway.stopping()
-        for each in (inside, outside):
-            received = each.echo()
+        for connection in (inside, outside):
+            received = connection.echo()
             assert (received.opcode, received.code) == (CLOSE, 1001)
-            each.send(closing(1001))
-            assert each.rest() == b""
+            connection.send(closing(1001))
+            assert connection.rest() == b""
         assert idle.rest() == b""
         stopping.result(5)
         with pytest.raises(ConnectionRefusedError):
             socket.create_connection(("127.0.0.1", gateway.port))
 
 
-def test_a_gateway_that_stops_does_not_wait_for_ever(tmp_path: Path) -> None:
+def test_a_gateway_that_stops_waits_for_a_limited_time(tmp_path: Path) -> None:
     with running(tmp_path, timeouts=Timeouts(close_seconds=0.2)) as gateway:
         silent, slow = joined(gateway), Raw(gateway.port)
         slow.send(b"GET /")

@@ -1,4 +1,4 @@
-"""A reader that stops reading, for real: it loses the oldest frames and learns which; nobody else notices."""
+"""A reader that really stops reading: it loses the oldest frames and receives their numbers; no one else notices."""
 
 import socket
 from collections.abc import Callable, Iterator
@@ -18,7 +18,7 @@ from tests.support.record_collector import Collected
 DATA, CONTROL = 128 * 1024, 32 * 1024
 BATCH = 200
 SMALL = 4096
-"""The slow reader's own buffer: the sooner its kernel is full, the sooner the test is over."""
+"""Receive buffer of the slow reader: a small one is full sooner, so the test is faster."""
 
 
 @pytest.fixture(params=["plain", "tls"])
@@ -33,7 +33,7 @@ def lab(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 
 
 class Lab:
-    """A writer, a reader that keeps up, and one that reads only when it is told to."""
+    """A writer, a reader that keeps up, and a reader that reads only when the test calls for it."""
 
     def __init__(self, gateway: Running, options: dict[str, Any]) -> None:
         self.gateway = gateway
@@ -50,13 +50,13 @@ class Lab:
         gateway.first_hub.journal = self.journal
 
     def outlet(self, gateway: Gateway) -> SocketSink:
-        """Alice's, on the gateway's side."""
+        """The sink of alice in the gateway."""
         sessions = gateway.first_hub.space.sessions
-        named = {socket.connection: socket.sink for socket in gateway.sockets}
-        return next(named[name] for name, session in sessions.items() if session.participant == "alice")
+        sinks = {socket.connection: socket.sink for socket in gateway.sockets}
+        return next(sinks[name] for name, session in sessions.items() if session.participant == "alice")
 
     def flood(self) -> None:
-        """Bob writes; Carol and Bob himself get everything, in order, before he goes on."""
+        """Bob sends a batch; carol and bob receive all of it, in order, before the next one."""
         numbers = range(self.sent + 1, self.sent + BATCH + 1)
         self.sent += BATCH
         payloads = [b"%b%08d%b" % (self.prefix, number, b"*" * 80) for number in numbers]
@@ -72,7 +72,7 @@ class Lab:
             self.flood()
             if self.gateway.ask(lambda gateway: question(self.outlet(gateway))):
                 return
-        raise AssertionError("the kernel swallowed everything")
+        raise AssertionError("the kernel accepted everything")
 
     def chat(self, text: str) -> None:
         self.bob.say(kind="chat", payload={"text": text})
@@ -80,22 +80,22 @@ class Lab:
             assert reader.envelope("chat")["payload"]["text"] == text
 
     def close(self) -> None:
-        for each in (self.alice, self.bob, self.carol):
-            each.close()
+        for client in (self.alice, self.bob, self.carol):
+            client.close()
 
 
 class Account:
-    """What a reader got of a stream, and what it was told that it did not get."""
+    """The frames of a stream that a reader received, and those that were reported as lost."""
 
     def __init__(self) -> None:
         self.received: list[int] = []
         self.gaps: list[tuple[int, int, int]] = []
-        self.seen: list[int | str] = []
-        """Numbers of frames, `gap`, and the texts of chats, in the order of their coming."""
+        self.events: list[int | str] = []
+        """Numbers of frames, `gap`, and the texts of chats, in the order of arrival."""
 
     def read(self, reader: Raw, prefix: bytes, last: str) -> int | None:
-        """Until this is said; or until the gateway closes, then the code."""
-        while not self.seen or self.seen[-1] != last:
+        """Read until this chat, or until the gateway closes; then return the code."""
+        while not self.events or self.events[-1] != last:
             received = reader.frame()
             if received.opcode == CLOSE:
                 return received.code
@@ -103,22 +103,22 @@ class Account:
             if received.payload.startswith(prefix):
                 number = int(received.payload[len(prefix) :][:8])
                 self.received.append(number)
-                self.seen.append(number)
+                self.events.append(number)
                 continue
             envelope = msgspec.json.decode(received.payload)
             payload = envelope["payload"]
             if envelope["kind"] == "stream/gap":
                 self.gaps.append((payload["from"], payload["to"], payload["dropped"]))
-                self.seen.append("gap")
+                self.events.append("gap")
             elif envelope["kind"] == "chat":
-                self.seen.append(payload["text"])
+                self.events.append(payload["text"])
         return None
 
     def lost(self) -> list[int]:
         return [number for first, last, _ in self.gaps for number in range(first, last + 1)]
 
 
-def test_every_frame_is_received_or_told_to_be_lost(lab: Lab) -> None:
+def test_every_frame_is_received_or_reported_as_lost(lab: Lab) -> None:
     account = Account()
     lab.flood_until(lambda outlet: bool(outlet.losses))
     lab.flood()
@@ -136,44 +136,44 @@ def test_every_frame_is_received_or_told_to_be_lost(lab: Lab) -> None:
     assert [dropped for *_, dropped in account.gaps] == [last - first + 1 for first, last, _ in account.gaps]
     assert account.received == sorted(account.received)
     assert sorted(account.received + account.lost()) == list(range(1, lab.sent + 1))
-    place = account.seen.index("after the first flood")
-    assert all(number <= middle for number in account.seen[:place] if isinstance(number, int))
-    assert all(number > middle for number in account.seen[place:] if isinstance(number, int))
+    place = account.events.index("after the first flood")
+    assert all(number <= middle for number in account.events[:place] if isinstance(number, int))
+    assert all(number > middle for number in account.events[place:] if isinstance(number, int))
     for first, last, _ in account.gaps:
-        # Told where the hole is: behind the last frame before it, ahead of the first behind it.
-        told = [n for n, each in enumerate(account.seen) if each == "gap"][account.gaps.index((first, last, _))]
-        assert all(number < first for number in account.seen[:told] if isinstance(number, int))
-        assert all(number > last for number in account.seen[told:] if isinstance(number, int))
+        # The notice comes where the gap is: after the last frame before it, and before the first frame after it.
+        notice = [n for n, event in enumerate(account.events) if event == "gap"][account.gaps.index((first, last, _))]
+        assert all(number < first for number in account.events[:notice] if isinstance(number, int))
+        assert all(number > last for number in account.events[notice:] if isinstance(number, int))
     assert lab.gateway.ask(lambda running: running.losses) == 2
 
 
 @pytest.mark.parametrize("buffer", [socket.SO_SNDBUF, socket.SO_RCVBUF])
-def test_the_kernel_keeps_little_of_its_own(lab: Lab, buffer: int) -> None:
-    """Linux tells twice what was asked for: its own bookkeeping is counted."""
+def test_the_kernel_buffers_of_a_connection_are_small(lab: Lab, buffer: int) -> None:
+    """Linux reports twice the requested size, because it includes its own overhead."""
 
     def sizes(running: Gateway) -> set[int]:
-        transports = [each._transport.underlying_transport for each in running.sockets]
-        return {each.get_extra_info("socket").getsockopt(socket.SOL_SOCKET, buffer) for each in transports}
+        transports = [connection._transport.underlying_transport for connection in running.sockets]
+        return {transport.get_extra_info("socket").getsockopt(socket.SOL_SOCKET, buffer) for transport in transports}
 
     assert max(lab.gateway.ask(sizes)) <= 2 * KERNEL_BUFFER
 
 
 def gap_records(lab: Lab) -> list[dict[str, Any]]:
-    found = [record for record in lab.journal.records if record.event == "gap"]
-    assert all(record.participant == "alice" for record in found)
-    return [{**msgspec.json.decode(record.payload or b"{}")["payload"], "reason": record.reason} for record in found]
+    gaps = [record for record in lab.journal.records if record.event == "gap"]
+    assert all(record.participant == "alice" for record in gaps)
+    return [{**msgspec.json.decode(record.payload or b"{}")["payload"], "reason": record.reason} for record in gaps]
 
 
-def test_what_a_reader_was_told_is_recorded(lab: Lab) -> None:
+def test_a_loss_notice_is_recorded(lab: Lab) -> None:
     account = Account()
     lab.flood_until(lambda outlet: bool(outlet.losses))
     lab.chat("over")
     account.read(lab.alice, lab.prefix, "over")
-    recorded = [(each["from"], each["to"], each["dropped"], each["reason"]) for each in gap_records(lab)]
-    assert recorded == [(*gap, None) for gap in account.gaps]
+    recorded = [(gap["from"], gap["to"], gap["dropped"], gap["reason"]) for gap in gap_records(lab)]
+    assert recorded == [(*notice, None) for notice in account.gaps]
 
 
-def test_what_a_reader_leaves_behind_is_recorded(lab: Lab) -> None:
+def test_frames_that_a_reader_did_not_receive_before_it_left_are_recorded(lab: Lab) -> None:
     lab.flood_until(lambda outlet: bool(outlet.losses))
     lab.flood()
     lab.alice.close()
@@ -185,7 +185,7 @@ def test_what_a_reader_leaves_behind_is_recorded(lab: Lab) -> None:
     assert gap["dropped"] == gap["to"] - gap["from"] + 1
 
 
-def test_frames_that_wait_when_a_reader_leaves_are_recorded_too(lab: Lab) -> None:
+def test_frames_queued_when_a_reader_leaves_are_recorded_too(lab: Lab) -> None:
     lab.flood_until(lambda outlet: outlet.queued_bytes[0] > 0)
     assert lab.gateway.ask(lambda running: lab.outlet(running).losses) == {}
     lab.alice.close()
@@ -194,7 +194,7 @@ def test_frames_that_wait_when_a_reader_leaves_are_recorded_too(lab: Lab) -> Non
     assert (gap["to"], gap["dropped"]) == (lab.sent, gap["to"] - gap["from"] + 1)
 
 
-def test_what_a_reader_that_is_closed_did_not_get_is_recorded_once(lab: Lab) -> None:
+def test_frames_that_a_closed_reader_did_not_receive_are_recorded_once(lab: Lab) -> None:
     account = Account()
     lab.flood_until(lambda outlet: bool(outlet.losses))
     lab.alice.send(frame(TEXT, b"\xff"))
@@ -210,7 +210,7 @@ def test_what_a_reader_that_is_closed_did_not_get_is_recorded_once(lab: Lab) -> 
 
 
 @pytest.mark.parametrize("ending", ["kicked", "taken over"])
-def test_what_waits_for_a_reader_that_the_gateway_closes_is_recorded(lab: Lab, ending: str) -> None:
+def test_frames_queued_for_a_reader_that_the_gateway_closes_are_recorded(lab: Lab, ending: str) -> None:
     account = Account()
     lab.flood_until(lambda outlet: outlet.queued_bytes[0] > 0)
     if ending == "kicked":
@@ -226,7 +226,7 @@ def test_what_waits_for_a_reader_that_the_gateway_closes_is_recorded(lab: Lab, e
     assert positions == list(range(positions[0], positions[0] + len(positions)))
 
 
-def test_what_was_sent_is_what_was_delivered_and_what_was_dropped(lab: Lab) -> None:
+def test_every_sent_frame_is_counted_as_delivered_or_dropped(lab: Lab) -> None:
     def figures(running: Gateway) -> tuple[int, int, int]:
         counts = running.first_hub.counts
         return counts.frames, counts.deliveries, counts.dropped_frames
@@ -240,11 +240,11 @@ def test_what_was_sent_is_what_was_delivered_and_what_was_dropped(lab: Lab) -> N
     lab.chat("over")
     account.read(lab.alice, lab.prefix, "over")
     now = lab.gateway.ask(figures)
-    told = sum(count for *_, count in account.gaps)
+    reported = sum(count for *_, count in account.gaps)
     assert now[0] - frames == lab.sent
-    assert now[2] - dropped == told
+    assert now[2] - dropped == reported
     envelopes = 3 * 1 + len(account.gaps)
-    assert now[1] - delivered == 3 * lab.sent - told + envelopes
+    assert now[1] - delivered == 3 * lab.sent - reported + envelopes
 
 
 def test_a_reader_that_kept_up_leaves_no_gap(lab: Lab) -> None:
@@ -258,7 +258,7 @@ def test_a_reader_that_kept_up_leaves_no_gap(lab: Lab) -> None:
     assert gap_records(lab) == []
 
 
-def test_too_many_envelopes_close_the_reader_and_nobody_else(lab: Lab) -> None:
+def test_too_many_envelopes_close_only_the_slow_reader(lab: Lab) -> None:
     for number in count():
         lab.chat(f"{number} {'*' * 8000}")
         if "alice" not in lab.gateway.ask(lambda running: running.first_hub.space.connections) or lab.gateway.ask(
@@ -274,10 +274,10 @@ def test_too_many_envelopes_close_the_reader_and_nobody_else(lab: Lab) -> None:
     lab.chat("still here")
 
 
-def test_pings_without_end_from_a_peer_that_does_not_read_pile_nothing_up(lab: Lab) -> None:
+def test_many_pings_from_a_peer_that_does_not_read_fill_no_buffer(lab: Lab) -> None:
 
     def waiting(running: Gateway) -> int:
-        return max(each._transport.underlying_transport.get_write_buffer_size() for each in running.sockets)
+        return max(connection._transport.underlying_transport.get_write_buffer_size() for connection in running.sockets)
 
     last = b""
     for batch in range(40):

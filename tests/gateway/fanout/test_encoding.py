@@ -1,4 +1,4 @@
-"""A server's frames: the shortest length, never masked, the same bytes for everybody."""
+"""Frames of the server have the shortest length and are never masked; all readers get the same bytes."""
 
 import pytest
 
@@ -24,11 +24,11 @@ def test_a_message_is_one_final_frame_with_the_shortest_length(
     assert encode(message, text=text) == first + length + message
 
 
-def test_a_message_is_text_unless_told_otherwise() -> None:
+def test_a_message_is_text_by_default() -> None:
     assert encode(b"{}") == b"\x81\x02{}"
 
 
 @pytest.mark.parametrize("size", [0, 1, 125])
-def test_a_pong_carries_what_the_ping_said(size: int) -> None:
+def test_a_pong_has_the_payload_of_the_ping(size: int) -> None:
     payload = b"*" * size
     assert pong(payload) == bytes((0x8A, size)) + payload

@@ -1,4 +1,4 @@
-"""Who gets what of a turn, in which order, and when."""
+"""Which reader gets which message of a batch, in which order, and when."""
 
 import asyncio
 import random
@@ -15,21 +15,21 @@ from mew.protocol import EVERYONE, AllExcept, Audience, OneConnection, Recipient
 
 
 class Listener:
-    """An outlet that keeps what it gets: straight through, or item by item."""
+    """A sink that collects its messages: from direct writes, or item by item."""
 
     def __init__(self, *, through: bool = True) -> None:
-        self.heard: list[bytes] = []
+        self.received: list[bytes] = []
         self.writes = 0
         self.write_now: Callable[[bytes], None] | None = self._write if through else None
 
     def _write(self, data: bytes) -> None:
         self.writes += 1
-        self.heard += messages_of(data)
+        self.received += messages_of(data)
 
     def put(self, items: list[EncodedMessage]) -> int:
         self.writes += 1
         messages = [message for item in items for message in item.messages]
-        self.heard += messages
+        self.received += messages
         return len(messages)
 
     def close(self, code: int, reason: str) -> None:
@@ -37,16 +37,16 @@ class Listener:
 
 
 def messages_of(wire: bytes) -> list[bytes]:
-    """The short messages of server frames."""
-    found = []
+    """The payloads of server frames up to 125 bytes."""
+    messages = []
     while wire:
-        found.append(wire[2 : 2 + wire[1]])
+        messages.append(wire[2 : 2 + wire[1]])
         wire = wire[2 + wire[1] :]
-    return found
+    return messages
 
 
 class Stage:
-    """A fan-out with some readers, on a loop that the test turns by hand."""
+    """A fan-out with some readers, on an event loop that the test runs step by step."""
 
     def __init__(self, *names: str, through: bool = True) -> None:
         self.counts = Counters()
@@ -69,13 +69,13 @@ class Stage:
     def put(self, text: str, audience: Audience = EVERYONE) -> None:
         self.fanout.enqueue(audience, envelope_item(text.encode()))
 
-    def heard(self) -> dict[str, list[str]]:
-        return {name: [each.decode() for each in listener.heard] for name, listener in self.listeners.items()}
+    def received(self) -> dict[str, list[str]]:
+        return {name: [message.decode() for message in listener.received] for name, listener in self.listeners.items()}
 
 
 @pytest.fixture(autouse=True)
 def loop() -> Iterator[asyncio.AbstractEventLoop]:
-    """Things are scheduled on this loop, which turns only where a test says so."""
+    """The event loop of the fan-out. It runs only when a test calls `turn`."""
     loop = uvloop.new_event_loop()
     asyncio._set_running_loop(loop)
     yield loop
@@ -84,31 +84,31 @@ def loop() -> Iterator[asyncio.AbstractEventLoop]:
 
 
 def turn(loop: asyncio.AbstractEventLoop, seconds: float = 0.0) -> None:
-    """Let the loop do what is due."""
+    """Run the callbacks and timers that are due."""
     asyncio._set_running_loop(None)
     loop.run_until_complete(asyncio.sleep(seconds))
     asyncio._set_running_loop(loop)
 
 
 def turn_until(loop: asyncio.AbstractEventLoop, happened: Callable[[], object]) -> None:
-    """Let the loop turn until something has happened, and once more for what follows from it."""
+    """Run the loop until something has happened, and once more for its consequences."""
     while not happened():
         turn(loop, 0.01)
     turn(loop, 0.01)
 
 
-def test_a_turn_goes_out_as_one_write_a_reader(loop: asyncio.AbstractEventLoop) -> None:
+def test_a_batch_is_one_write_per_reader(loop: asyncio.AbstractEventLoop) -> None:
     stage = Stage("alice", "bob")
     for text in "abc":
         stage.put(text)
-    assert stage.heard() == {"alice": [], "bob": []}
+    assert stage.received() == {"alice": [], "bob": []}
     turn(loop)
-    assert stage.heard() == {"alice": ["a", "b", "c"], "bob": ["a", "b", "c"]}
+    assert stage.received() == {"alice": ["a", "b", "c"], "bob": ["a", "b", "c"]}
     assert [listener.writes for listener in stage.listeners.values()] == [1, 1]
     assert (stage.counts.deliveries, stage.counts.delivered_bytes) == (6, 18)
 
 
-def test_an_outlet_that_fails_keeps_nobody_else_waiting(
+def test_a_sink_that_fails_does_not_delay_the_other_readers(
     loop: asyncio.AbstractEventLoop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stage = Stage("alice", "bob", "carol", through=False)
@@ -122,11 +122,13 @@ def test_an_outlet_that_fails_keeps_nobody_else_waiting(
         stage.put(text)
         turn(loop)
         turn(loop)
-    assert stage.heard() == {"alice": ["a", "b"], "bob": [], "carol": ["a", "b"]}
+    assert stage.received() == {"alice": ["a", "b"], "bob": [], "carol": ["a", "b"]}
 
 
 @pytest.mark.parametrize("through", [True, False])
-def test_each_audience_gets_its_own_in_the_order_of_all(loop: asyncio.AbstractEventLoop, through: bool) -> None:
+def test_each_reader_gets_the_messages_for_it_in_the_common_order(
+    loop: asyncio.AbstractEventLoop, through: bool
+) -> None:
     stage = Stage("alice", "bob", "carol", through=through)
     stage.observe("looker")
     stage.put("1")
@@ -136,7 +138,7 @@ def test_each_audience_gets_its_own_in_the_order_of_all(loop: asyncio.AbstractEv
     stage.put("5")
     stage.put("6", OneConnection("ws-gone"))
     turn(loop)
-    assert stage.heard() == {
+    assert stage.received() == {
         "alice": ["1", "2", "4", "5"],
         "bob": ["1", "3", "5"],
         "carol": ["1", "2", "3", "5"],
@@ -147,7 +149,9 @@ def test_each_audience_gets_its_own_in_the_order_of_all(loop: asyncio.AbstractEv
 
 
 @pytest.mark.parametrize("through", [True, False])
-def test_who_comes_within_a_turn_gets_only_what_follows(loop: asyncio.AbstractEventLoop, through: bool) -> None:
+def test_a_reader_that_joins_within_a_batch_gets_only_later_messages(
+    loop: asyncio.AbstractEventLoop, through: bool
+) -> None:
     stage = Stage("alice")
     stage.put("before")
     stage.join("bob", through=through)
@@ -155,10 +159,10 @@ def test_who_comes_within_a_turn_gets_only_what_follows(loop: asyncio.AbstractEv
     stage.put("bob came", AllExcept("bob"))
     stage.put("after")
     turn(loop)
-    assert stage.heard() == {"alice": ["before", "bob came", "after"], "bob": ["welcome", "after"]}
+    assert stage.received() == {"alice": ["before", "bob came", "after"], "bob": ["welcome", "after"]}
 
 
-def test_who_gets_nothing_is_not_written_to(loop: asyncio.AbstractEventLoop) -> None:
+def test_nothing_is_written_to_a_reader_without_a_message(loop: asyncio.AbstractEventLoop) -> None:
     stage = Stage("alice", "bob", "carol")
     stage.put("for bob", Recipients(("bob",)))
     turn(loop)
@@ -167,40 +171,42 @@ def test_who_gets_nothing_is_not_written_to(loop: asyncio.AbstractEventLoop) -> 
     assert {name: listener.writes for name, listener in stage.listeners.items()} == {"alice": 1, "bob": 1, "carol": 1}
 
 
-def test_a_connection_that_is_not_admitted_gets_what_is_for_it_alone(loop: asyncio.AbstractEventLoop) -> None:
+def test_a_connection_that_is_not_admitted_gets_only_messages_for_this_connection(
+    loop: asyncio.AbstractEventLoop,
+) -> None:
     stage = Stage("alice")
     stage.listeners["stranger"] = Listener()
     stage.fanout.bind("ws-9", stage.listeners["stranger"])
     stage.put("for all")
     stage.put("go away", OneConnection("ws-9"))
     turn(loop)
-    assert stage.heard() == {"alice": ["for all"], "stranger": ["go away"]}
+    assert stage.received() == {"alice": ["for all"], "stranger": ["go away"]}
 
 
-def test_who_is_dropped_gets_its_share_first_and_nothing_more(loop: asyncio.AbstractEventLoop) -> None:
+def test_a_removed_reader_gets_the_earlier_messages_first_and_no_later_ones(loop: asyncio.AbstractEventLoop) -> None:
     stage = Stage("alice", "bob")
     stage.put("one")
     stage.put("kicked", AllExcept("alice"))
     stage.fanout.flush_before_close("ws-bob")
     stage.fanout.unbind("ws-bob")
     stage.put("two")
-    assert stage.heard()["bob"] == ["one", "kicked"]
+    assert stage.received()["bob"] == ["one", "kicked"]
     turn(loop)
-    assert stage.heard() == {"alice": ["one", "two"], "bob": ["one", "kicked"]}
+    assert stage.received() == {"alice": ["one", "two"], "bob": ["one", "kicked"]}
 
 
 class Unplugged:
-    """What a gone socket still is to its outlet."""
+    """A disconnected socket: its sink must not use it."""
 
     def write(self, data: bytes) -> None:
-        raise AssertionError(f"written to one that is gone: {data!r}")
+        raise AssertionError(f"written to a closed socket: {data!r}")
 
     def close(self, code: int, reason: str) -> None:
-        raise AssertionError("closed once more")
+        raise AssertionError("closed a second time")
 
 
-def gone(stage: Stage, name: str) -> SocketSink:
-    """A reader whose socket has just ended; the space does not know yet."""
+def disconnected(stage: Stage, name: str) -> SocketSink:
+    """A reader whose socket has just disconnected; the space has not noticed it yet."""
     outlet = SocketSink(Unplugged(), data_bytes=10**6, control_bytes=10**6, on_loss=lambda: None)
     outlet.abandon()
     stage.fanout.bind(f"ws-{name}", outlet)
@@ -208,14 +214,14 @@ def gone(stage: Stage, name: str) -> SocketSink:
     return outlet
 
 
-@pytest.mark.parametrize("sent", [False, True], ids=["in the turn", "on its way"])
-def test_who_is_gone_has_lost_the_frames_and_nothing_else(
+@pytest.mark.parametrize("sent", [False, True], ids=["in the batch", "in flight"])
+def test_a_disconnected_reader_has_lost_the_frames_and_no_envelopes(
     loop: asyncio.AbstractEventLoop, monkeypatch: pytest.MonkeyPatch, sent: bool
 ) -> None:
     monkeypatch.setattr(delivery, "SLICE", 1)
     stage = Stage("alice", "bob")
     stage.fanout.enqueue(EVERYONE, EncodedMessage(b"", (b"#s#0",), stream_id="s", first=1))
-    outlet = gone(stage, "carol")
+    outlet = disconnected(stage, "carol")
     stage.put("said", AllExcept("alice"))
     stage.fanout.enqueue(EVERYONE, EncodedMessage(b"", (b"#s#a", b"#s#b"), stream_id="s", first=2))
     stage.fanout.enqueue(Recipients(("bob",)), EncodedMessage(b"", (b"#t#a",), stream_id="t", first=1))
@@ -228,16 +234,16 @@ def test_who_is_gone_has_lost_the_frames_and_nothing_else(
     if sent:
         loop.call_soon(close)  # after the first slice, which serves bob
         turn(loop)
-        assert stage.heard()["bob"]
+        assert stage.received()["bob"]
     else:
         close()
     assert may_close == [True]
     assert outlet.losses == {"s": DroppedFrames(first=2, last=3, dropped=2)}
 
 
-def test_who_is_gone_misses_frames_when_its_turn_comes(loop: asyncio.AbstractEventLoop) -> None:
+def test_a_disconnected_reader_loses_frames_when_the_batch_is_delivered(loop: asyncio.AbstractEventLoop) -> None:
     stage = Stage("alice")
-    outlet = gone(stage, "carol")
+    outlet = disconnected(stage, "carol")
     stage.put("said", AllExcept("alice"))
     stage.fanout.enqueue(EVERYONE, EncodedMessage(b"", (b"#s#a",), stream_id="s", first=1))
     turn(loop)
@@ -245,25 +251,25 @@ def test_who_is_gone_misses_frames_when_its_turn_comes(loop: asyncio.AbstractEve
     assert stage.counts.deliveries == 1
 
 
-def test_nothing_has_to_be_recorded_before_one_that_is_gone_is_dropped(loop: asyncio.AbstractEventLoop) -> None:
-    """Where two thousand go at once, each would have the journal written."""
-    stage, asked = Stage("alice"), list[None]()
+def test_a_disconnected_reader_is_removed_without_a_write_to_the_journal(loop: asyncio.AbstractEventLoop) -> None:
+    """When two thousand disconnect together, each would cause a write."""
+    stage, attempts = Stage("alice"), list[None]()
 
     def refuse() -> bool:
-        asked.append(None)
+        attempts.append(None)
         return False
 
     stage.fanout = Fanout(stage.counts, refuse)
-    gone(stage, "carol")
+    disconnected(stage, "carol")
     stage.put("said")
     assert stage.fanout.flush_before_close("ws-carol")
-    assert asked == []
+    assert attempts == []
     turn(loop)
-    assert asked == [None]
+    assert attempts == [None]
 
 
 @pytest.mark.parametrize("size", [1, 3, 1000])
-def test_whatever_the_audiences_are_everybody_gets_what_is_meant_for_them_in_order(
+def test_with_random_audiences_each_reader_gets_its_messages_in_order(
     loop: asyncio.AbstractEventLoop, monkeypatch: pytest.MonkeyPatch, size: int
 ) -> None:
     monkeypatch.setattr(delivery, "SLICE", size)
@@ -284,23 +290,23 @@ def test_whatever_the_audiences_are_everybody_gets_what_is_meant_for_them_in_ord
                 stage.fanout.flush_before_close(f"ws-{leaving}")
                 stage.fanout.unbind(f"ws-{leaving}")
                 continue
-            text, who = str(number), chance.sample(present, chance.randint(1, len(present)))
+            text, chosen = str(number), chance.sample(present, chance.randint(1, len(present)))
             choices: list[tuple[Audience, list[str]]] = [
                 (EVERYONE, present),
-                (AllExcept(who[0]), [name for name in present if name != who[0]]),
-                (Recipients(tuple(who)), who),
-                (OneConnection(f"ws-{who[0]}"), who[:1]),
+                (AllExcept(chosen[0]), [name for name in present if name != chosen[0]]),
+                (Recipients(tuple(chosen)), chosen),
+                (OneConnection(f"ws-{chosen[0]}"), chosen[:1]),
             ]
-            audience, meant = chance.choice(choices)
+            audience, recipients = chance.choice(choices)
             stage.put(text, audience)
-            for name in meant:
+            for name in recipients:
                 expected[name].append(text)
             if chance.random() < 0.3:
                 turn(loop)
             elif chance.random() < 0.1:
                 stage.fanout.flush()
         stage.fanout.flush()
-        assert stage.heard() == expected, seed
+        assert stage.received() == expected, seed
         assert stage.counts.deliveries == sum(map(len, expected.values()))
         turn(loop)
 
@@ -309,28 +315,28 @@ def test_whatever_the_audiences_are_everybody_gets_what_is_meant_for_them_in_ord
 
 
 @pytest.mark.parametrize("audience", [EVERYONE, AllExcept("p7")])
-def test_a_large_audience_is_served_in_slices_and_nothing_overtakes(
+def test_a_large_audience_is_served_in_slices_and_keeps_the_order(
     loop: asyncio.AbstractEventLoop, monkeypatch: pytest.MonkeyPatch, audience: Audience
 ) -> None:
     monkeypatch.setattr(delivery, "SLICE", 2)
     stage = Stage(*(f"p{number}" for number in range(35)))
     stage.put("one", audience)
-    seen: list[int] = []
-    while not seen or seen[-1] < 34:
+    counts: list[int] = []
+    while not counts or counts[-1] < 34:
         turn(loop)
-        reached = [heard for name, heard in stage.heard().items() if name != "p7"]
-        seen.append(sum(each[:1] == ["one"] for each in reached))
-        if len(seen) == 1:
+        others = [messages for name, messages in stage.received().items() if name != "p7"]
+        counts.append(sum(messages[:1] == ["one"] for messages in others))
+        if len(counts) == 1:
             stage.put("two")
     stage.fanout.flush()
-    assert len(set(seen)) >= 3, seen
-    heard = stage.heard()
-    own = heard.pop("p7")
+    assert len(set(counts)) >= 3, counts
+    received = stage.received()
+    own = received.pop("p7")
     assert own == (["one", "two"] if audience is EVERYONE else ["two"])
-    assert all(each == ["one", "two"] for each in heard.values())
+    assert all(messages == ["one", "two"] for messages in received.values())
 
 
-def test_a_few_are_served_ahead_of_a_crowd_and_get_theirs_in_order(
+def test_a_small_audience_is_served_before_a_large_one_and_keeps_its_order(
     loop: asyncio.AbstractEventLoop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(delivery, "SLICE", 1)
@@ -340,18 +346,18 @@ def test_a_few_are_served_ahead_of_a_crowd_and_get_theirs_in_order(
     stage.put("behind it")
     stage.put("for one", Recipients(("p3",)))
     turn(loop)
-    heard = stage.heard()
-    assert heard.pop("p3") == ["for the crowd", "behind it", "for one"]
-    assert sum(each == [] for each in heard.values()) > 20
+    received = stage.received()
+    assert received.pop("p3") == ["for the crowd", "behind it", "for one"]
+    assert sum(messages == [] for messages in received.values()) > 20
     stage.put("and on", Recipients(("p3", "p4")))
     stage.fanout.flush()
-    heard = stage.heard()
-    assert heard.pop("p3") == ["for the crowd", "behind it", "for one", "and on"]
-    assert heard.pop("p4") == ["for the crowd", "behind it", "and on"]
-    assert all(each == ["for the crowd", "behind it"] for each in heard.values())
+    received = stage.received()
+    assert received.pop("p3") == ["for the crowd", "behind it", "for one", "and on"]
+    assert received.pop("p4") == ["for the crowd", "behind it", "and on"]
+    assert all(messages == ["for the crowd", "behind it"] for messages in received.values())
 
 
-def test_within_a_turn_those_come_first_for_whom_something_is_meant(
+def test_within_a_batch_recipients_of_their_own_messages_are_served_first(
     loop: asyncio.AbstractEventLoop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(delivery, "SLICE", 1)
@@ -359,12 +365,12 @@ def test_within_a_turn_those_come_first_for_whom_something_is_meant(
     stage.put("for the crowd")
     stage.put("for one", Recipients(("p0",)))
     turn(loop)
-    heard = stage.heard()
-    assert heard.pop("p0") == ["for the crowd", "for one"]
-    assert sum(each == [] for each in heard.values()) > 20
+    received = stage.received()
+    assert received.pop("p0") == ["for the crowd", "for one"]
+    assert sum(messages == [] for messages in received.values()) > 20
 
 
-def test_a_flush_that_is_asked_for_ends_the_slices_at_once(
+def test_an_explicit_flush_completes_the_slices_immediately(
     loop: asyncio.AbstractEventLoop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(delivery, "SLICE", 1)
@@ -377,12 +383,12 @@ def test_a_flush_that_is_asked_for_ends_the_slices_at_once(
 
     loop.call_soon(ask)
     turn(loop)
-    assert all(each == ["one", "two"] for each in stage.heard().values())
+    assert all(messages == ["one", "two"] for messages in stage.received().values())
     turn(loop)
     assert stage.counts.deliveries == 6
 
 
-def test_who_leaves_between_two_slices_has_its_share(
+def test_a_reader_that_leaves_between_two_slices_gets_its_messages(
     loop: asyncio.AbstractEventLoop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(delivery, "SLICE", 1)
@@ -396,7 +402,7 @@ def test_who_leaves_between_two_slices_has_its_share(
 
     loop.call_soon(leave)
     turn(loop, 0.01)
-    assert stage.heard() == {"alice": ["one", "two"], "bob": ["one", "two"], "carol": ["one", "two"]}
+    assert stage.received() == {"alice": ["one", "two"], "bob": ["one", "two"], "carol": ["one", "two"]}
 
 
 # Under load
@@ -418,7 +424,7 @@ class Sender:
 
 
 class Busy(Stage):
-    """A fan-out that has measured that it cannot flush every message by itself: each write takes a millisecond."""
+    """A fan-out under load: each write takes a millisecond, so it cannot flush every message separately."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         super().__init__()
@@ -431,101 +437,101 @@ class Busy(Stage):
             self.put("load")
             self.fanout.flush()
         turn(loop, 0.005)
-        listener.heard.clear()
+        listener.received.clear()
 
     def _slow_write(self, data: bytes) -> None:
         self.now += 0.001
         self.listeners["alice"]._write(data)
 
 
-def hold_off_for_long(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The fan-out's timers are real ones: what is to be seen before they end needs time to be looked at."""
+def delay_for_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Make the delays long: the timers are real, and a test has to check the state before they end."""
     monkeypatch.setattr(fanout, "MAX_DELAY_SECONDS", 0.5)
     monkeypatch.setattr(fanout, "MAX_LOW_PRIORITY_DELAY_SECONDS", 0.5)
     monkeypatch.setattr(fanout, "DELAY_FLUSHES", 500)
 
 
-def test_under_load_writers_wait_for_the_next_flush_and_are_read_once_more_before_it(
+def test_under_load_senders_wait_for_the_next_flush_and_are_read_once_more_before_it(
     loop: asyncio.AbstractEventLoop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    hold_off_for_long(monkeypatch)
+    delay_for_long(monkeypatch)
     stage, sender = Busy(loop), Sender()
     stage.put("early")
     turn(loop)
     assert stage.fanout.reads_deferred
-    assert stage.listeners["alice"].heard == []
+    assert stage.listeners["alice"].received == []
     stage.fanout.defer_reads(sender)
     assert sender.calls == ["pause"]
-    sender.on_resume = lambda: loop.call_soon(stage.put, "gathered meanwhile")
+    sender.on_resume = lambda: loop.call_soon(stage.put, "sent during the delay")
     turn_until(loop, lambda: sender.calls != ["pause"])
     assert sender.calls == ["pause", "resume"]
-    assert stage.listeners["alice"].heard == [b"early", b"gathered meanwhile"]
+    assert stage.listeners["alice"].received == [b"early", b"sent during the delay"]
     assert stage.listeners["alice"].writes == 51
     turn(loop)
     assert not stage.fanout.reads_deferred
 
 
-def test_without_load_nobody_waits(loop: asyncio.AbstractEventLoop) -> None:
+def test_without_load_no_message_waits(loop: asyncio.AbstractEventLoop) -> None:
     stage = Busy(loop)
     stage.now += 1
     stage.put("after a pause")
     turn(loop)
-    assert stage.listeners["alice"].heard == [b"after a pause"]
-    stage.put("and at once again")
+    assert stage.listeners["alice"].received == [b"after a pause"]
+    stage.put("and immediately again")
     turn(loop)
-    assert stage.listeners["alice"].heard == [b"after a pause", b"and at once again"]
+    assert stage.listeners["alice"].received == [b"after a pause", b"and immediately again"]
 
 
-def test_what_nobody_waits_for_holds_nobody_up(loop: asyncio.AbstractEventLoop) -> None:
+def test_a_low_priority_message_does_not_defer_reads(loop: asyncio.AbstractEventLoop) -> None:
     stage = Busy(loop)
     stage.fanout.enqueue(EVERYONE, envelope_item(b"bob came"), low_priority=True)
     assert not stage.fanout.reads_deferred
-    turn_until(loop, lambda: stage.listeners["alice"].heard)
-    assert stage.listeners["alice"].heard == [b"bob came"]
+    turn_until(loop, lambda: stage.listeners["alice"].received)
+    assert stage.listeners["alice"].received == [b"bob came"]
 
 
-def test_what_one_waits_for_does_not_wait_for_a_storm(
+def test_a_message_for_one_reader_does_not_wait_for_low_priority_messages(
     loop: asyncio.AbstractEventLoop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    hold_off_for_long(monkeypatch)
+    delay_for_long(monkeypatch)
     stage = Busy(loop)
     stage.join("bob")
     stage.fanout.enqueue(EVERYONE, envelope_item(b"carol came"), low_priority=True)
     stage.put("urgent", Recipients(("bob",)))
     turn(loop)
-    assert stage.heard() == {"alice": [], "bob": ["carol came", "urgent"]}
-    turn_until(loop, lambda: stage.listeners["alice"].heard)
-    assert stage.heard() == {"alice": ["carol came"], "bob": ["carol came", "urgent"]}
+    assert stage.received() == {"alice": [], "bob": ["carol came", "urgent"]}
+    turn_until(loop, lambda: stage.listeners["alice"].received)
+    assert stage.received() == {"alice": ["carol came"], "bob": ["carol came", "urgent"]}
 
 
-def test_who_comes_in_a_storm_is_welcomed_ahead_of_it(
+def test_a_reader_that_joins_with_many_others_gets_its_welcome_first(
     loop: asyncio.AbstractEventLoop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    hold_off_for_long(monkeypatch)
+    delay_for_long(monkeypatch)
     stage = Busy(loop)
     for name in ("bob", "carol"):
         stage.join(name)
         stage.fanout.enqueue(Recipients((name,)), envelope_item(b"welcome"), low_priority=True)
         stage.fanout.enqueue(AllExcept(name), envelope_item(f"{name} came".encode()), low_priority=True)
     turn(loop)
-    assert stage.heard() == {"alice": [], "bob": ["welcome", "carol came"], "carol": ["welcome"]}
-    turn_until(loop, lambda: stage.listeners["alice"].heard)
-    assert stage.heard() == {
+    assert stage.received() == {"alice": [], "bob": ["welcome", "carol came"], "carol": ["welcome"]}
+    turn_until(loop, lambda: stage.listeners["alice"].received)
+    assert stage.received() == {
         "alice": ["bob came", "carol came"],
         "bob": ["welcome", "carol came"],
         "carol": ["welcome"],
     }
 
 
-def test_what_nobody_waits_for_does_not_follow_the_flush_before_it_immediately(
+def test_low_priority_messages_do_not_follow_the_previous_flush_immediately(
     loop: asyncio.AbstractEventLoop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Else a storm, whose flushes take long, would be told of one by one: a write a reader each time."""
-    hold_off_for_long(monkeypatch)
+    """Otherwise, with many joins and slow flushes, each join would be a write to each reader."""
+    delay_for_long(monkeypatch)
     monkeypatch.setattr(delivery, "SLICE", 1)
     stage = Busy(loop)
     stage.join("bob")
-    alice, bob = stage.listeners["alice"].heard, stage.listeners["bob"]
+    alice, bob = stage.listeners["alice"].received, stage.listeners["bob"]
 
     def write(data: bytes) -> None:
         """Add a message between the two slices of the first batch: bob is in the first one, alice in the second."""
@@ -539,14 +545,14 @@ def test_what_nobody_waits_for_does_not_follow_the_flush_before_it_immediately(
     assert alice == [b"first"]
     assert not stage.fanout.reads_deferred
     turn_until(loop, lambda: len(alice) > 1)
-    assert stage.heard() == {"alice": ["first", "behind it"], "bob": ["first", "behind it"]}
+    assert stage.received() == {"alice": ["first", "behind it"], "bob": ["first", "behind it"]}
 
 
-def test_what_nobody_waits_for_goes_out_with_what_somebody_waits_for(loop: asyncio.AbstractEventLoop) -> None:
+def test_low_priority_messages_are_sent_with_the_next_normal_message(loop: asyncio.AbstractEventLoop) -> None:
     stage = Busy(loop)
     stage.fanout.enqueue(EVERYONE, envelope_item(b"bob came"), low_priority=True)
     stage.put("urgent")
     assert stage.fanout.reads_deferred
-    turn_until(loop, lambda: stage.listeners["alice"].heard)
-    assert stage.listeners["alice"].heard == [b"bob came", b"urgent"]
+    turn_until(loop, lambda: stage.listeners["alice"].received)
+    assert stage.listeners["alice"].received == [b"bob came", b"urgent"]
     assert stage.listeners["alice"].writes == 51

@@ -1,4 +1,4 @@
-"""When a flush is held off: only under load, and never for long."""
+"""A flush is delayed only under load, and never for long."""
 
 import pytest
 
@@ -6,7 +6,7 @@ from mew.gateway.fanout.fanout import MAX_DELAY_SECONDS, MAX_LOW_PRIORITY_DELAY_
 
 
 def busy(flush_seconds: float, *, a_second: float = 10_000) -> tuple[FlushPacer, float]:
-    """A pace after a window of flushes that took so long each, and the time then."""
+    """A pacer after a window of flushes of this duration, and the time at its end."""
     pace, now = FlushPacer(), 100.0
     pace.flushed(now, flush_seconds, 0)
     while now < 100 + 2 * WINDOW_SECONDS:
@@ -15,30 +15,30 @@ def busy(flush_seconds: float, *, a_second: float = 10_000) -> tuple[FlushPacer,
     return pace, now
 
 
-def test_nothing_is_held_off_at_first() -> None:
+def test_the_first_flush_is_not_delayed() -> None:
     assert FlushPacer().delay(100.0) <= 0
 
 
-@pytest.mark.parametrize(("a_second", "is_held"), [(400, False), (600, True)])
-def test_a_flush_is_held_off_where_flushing_each_message_would_take_over_half_of_the_time(
-    a_second: int, is_held: bool
+@pytest.mark.parametrize(("a_second", "is_delayed"), [(400, False), (600, True)])
+def test_a_flush_is_delayed_if_separate_flushes_would_take_over_half_of_the_time(
+    a_second: int, is_delayed: bool
 ) -> None:
     pace, now = busy(0.001, a_second=float(a_second))
-    assert (pace.delay(now) > 0) is is_held
+    assert (pace.delay(now) > 0) is is_delayed
 
 
-def test_it_is_held_off_for_eight_times_what_the_last_one_took() -> None:
+def test_the_delay_is_eight_times_the_duration_of_the_last_flush() -> None:
     pace, now = busy(0.0002)
     assert pace.delay(now) == pytest.approx(0.0016)
     assert pace.delay(now + 0.0005) == pytest.approx(0.0011)
 
 
-def test_it_is_never_held_off_for_longer_than_two_milliseconds() -> None:
+def test_the_delay_is_at_most_two_milliseconds() -> None:
     pace, now = busy(0.01)
     assert pace.delay(now) == pytest.approx(MAX_DELAY_SECONDS)
 
 
-def test_what_nobody_waits_for_is_held_off_longer() -> None:
+def test_low_priority_messages_are_delayed_for_longer() -> None:
     pace, now = busy(0.01)
     assert pace.delay(now, low_priority=True) == pytest.approx(0.08)
     pace, now = busy(1.0)
@@ -50,7 +50,7 @@ def test_the_time_since_the_last_flush_counts() -> None:
     assert pace.delay(now + 1) <= 0
 
 
-def test_the_load_is_over_as_soon_as_a_window_says_so() -> None:
+def test_a_quiet_window_ends_the_load() -> None:
     pace, now = busy(0.01)
     pace.flushed(now + 1, 0.01, 1)
     assert pace.delay(now + 1) <= 0

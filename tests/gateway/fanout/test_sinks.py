@@ -1,4 +1,4 @@
-"""What waits for a reader that does not keep up: in one order, bounded, the oldest frames dropped, and each told."""
+"""The queue of a slow reader: it keeps the order and is bounded; it drops the oldest frames, and reports each one."""
 
 import io
 import random
@@ -17,13 +17,13 @@ PLENTY = 1 << 30
 
 
 class FakeWire:
-    """A socket that takes writes until it is full."""
+    """A socket that accepts writes until it is full."""
 
     def __init__(self) -> None:
         self.sent: list[bytes] = []
         self.closed: list[tuple[int, str]] = []
         self.room: int | None = None
-        """Writes until it is full; None: any number."""
+        """Number of writes until it is full; None means any number."""
         self.outlet: SocketSink | None = None
 
     def write(self, data: bytes) -> None:
@@ -42,7 +42,7 @@ class FakeWire:
 
 
 class Stage:
-    """An outlet between a fake wire and a test."""
+    """A sink between a fake socket and a test."""
 
     def __init__(self, *, data_bytes: int = PLENTY, control_bytes: int = PLENTY) -> None:
         self.wire = FakeWire()
@@ -81,14 +81,14 @@ def run(first: int, count: int, stream_id: str = "s", size: int = 10) -> Encoded
 
 
 def cost(count: int) -> int:
-    """What this many frames take while they wait."""
+    """The memory of this many queued frames."""
     return count * (len(frame(0).wire) + sinks.WAITING_BYTES)
 
 
-# Straight through
+# Direct writes
 
 
-def test_a_reader_that_keeps_up_gets_a_turn_in_one_write() -> None:
+def test_a_reader_that_keeps_up_gets_a_batch_in_one_write() -> None:
     stage = Stage()
     turn = [envelope("a"), frame(1), frame(2)]
     stage.put(*turn)
@@ -96,7 +96,7 @@ def test_a_reader_that_keeps_up_gets_a_turn_in_one_write() -> None:
     assert stage.outlet.queued_bytes == (0, 0)
 
 
-def test_nothing_is_written_while_the_kernel_takes_no_more() -> None:
+def test_nothing_is_written_while_the_socket_is_full() -> None:
     stage = Stage()
     stage.outlet.pause()
     stage.put(envelope("a"), frame(1))
@@ -104,7 +104,7 @@ def test_nothing_is_written_while_the_kernel_takes_no_more() -> None:
     assert stage.outlet.queued_bytes == (cost(1), len(envelope("a").wire))
 
 
-def test_what_waited_goes_out_in_its_order() -> None:
+def test_queued_messages_are_sent_in_order() -> None:
     stage = Stage()
     items = [frame(1), envelope("a"), envelope("b"), frame(2), frame(3), envelope("c"), frame(4)]
     stage.outlet.pause()
@@ -116,7 +116,7 @@ def test_what_waited_goes_out_in_its_order() -> None:
     assert stage.episodes == 0
 
 
-def test_what_comes_after_the_queue_has_drained_goes_straight_through() -> None:
+def test_messages_after_the_queue_has_drained_are_written_directly() -> None:
     stage = Stage()
     stage.outlet.pause()
     stage.put(frame(1))
@@ -125,7 +125,7 @@ def test_what_comes_after_the_queue_has_drained_goes_straight_through() -> None:
     assert stage.wire.sent == [frame(1).wire, frame(2).wire]
 
 
-def test_the_queue_drains_only_until_the_kernel_is_full_again(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_queue_drains_only_until_the_socket_is_full_again(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sinks, "BATCH_BYTES", 1)
     stage = Stage()
     items = [frame(1), envelope("a"), frame(2), envelope("b")]
@@ -165,7 +165,7 @@ def test_the_oldest_frames_are_dropped_and_counted() -> None:
     assert stage.wire.bytes == joined(frame(number) for number in (8, 9, 10))
 
 
-def test_envelopes_are_kept_where_they_were_when_frames_before_and_behind_them_go() -> None:
+def test_envelopes_keep_their_place_when_frames_before_and_after_them_are_dropped() -> None:
     stage = Stage(data_bytes=cost(1))
     stage.outlet.pause()
     stage.put(frame(1), envelope("a"), frame(2), envelope("b"), frame(3), envelope("c"))
@@ -173,14 +173,14 @@ def test_envelopes_are_kept_where_they_were_when_frames_before_and_behind_them_g
     assert stage.wire.bytes == joined([envelope("a"), envelope("b"), frame(3), envelope("c")])
 
 
-def test_losses_are_counted_by_stream() -> None:
+def test_losses_are_counted_per_stream() -> None:
     stage = Stage(data_bytes=cost(1))
     stage.outlet.pause()
     stage.put(frame(5, "a"), frame(1, "b"), frame(6, "a"), frame(8, "a"), frame(9, "a"))
     assert stage.outlet.losses == {"a": DroppedFrames(5, 8, 3), "b": DroppedFrames(1, 1, 1)}
 
 
-def test_frames_in_a_row_wait_and_are_lost_together_and_each_is_counted() -> None:
+def test_consecutive_frames_are_queued_and_dropped_together_and_each_is_counted() -> None:
     stage = Stage(data_bytes=2 * (len(run(1, 10).wire) + sinks.WAITING_BYTES))
     stage.outlet.pause()
     stage.put(run(1, 10), run(11, 10), envelope("a"), run(21, 10))
@@ -192,12 +192,12 @@ def test_frames_in_a_row_wait_and_are_lost_together_and_each_is_counted() -> Non
     assert stage.outlet.counts.delivered_bytes == len(stage.wire.bytes)
 
 
-def test_many_frames_are_cut_into_pieces_of_moderate_size() -> None:
+def test_many_frames_are_divided_into_items_of_moderate_size() -> None:
     messages = [b"#s#" + bytes(1000) for _ in range(1000)]
     items = list(frame_items("s", 7, messages, text=False))
     assert [message for item in items for message in item.messages] == messages
     assert [item.first for item in items] == [
-        7 + sum(len(each.messages) for each in items[:n]) for n in range(len(items))
+        7 + sum(len(piece.messages) for piece in items[:n]) for n in range(len(items))
     ]
     assert max(len(item.wire) for item in items) <= ITEM_BYTES
     assert joined(items) == b"".join(encode(message, text=False) for message in messages)
@@ -211,7 +211,7 @@ def test_a_frame_larger_than_the_queue_is_lost() -> None:
     assert stage.outlet.queued_bytes == (0, 0)
 
 
-def test_an_episode_is_reported_once_and_ends_when_the_reader_is_told() -> None:
+def test_a_loss_is_signalled_once_until_it_is_reported_to_the_reader() -> None:
     stage = Stage(data_bytes=cost(1))
     stage.outlet.pause()
     stage.put(frame(1), frame(2), frame(3))
@@ -225,7 +225,7 @@ def test_an_episode_is_reported_once_and_ends_when_the_reader_is_told() -> None:
     assert stage.outlet.losses == {"s": DroppedFrames(5, 5, 1)}
 
 
-def test_what_was_lost_is_told_before_anything_else() -> None:
+def test_loss_notices_are_sent_before_all_other_messages() -> None:
     stage = Stage(data_bytes=cost(1))
     stage.outlet.pause()
     stage.put(envelope("a"), frame(1, "s"), frame(1, "t"), frame(2, "s"))
@@ -235,7 +235,7 @@ def test_what_was_lost_is_told_before_anything_else() -> None:
     assert stage.outlet.queued_bytes == (0, 0)
 
 
-def test_notices_go_out_together_even_if_the_kernel_is_full_right_away() -> None:
+def test_loss_notices_are_sent_together_even_if_the_socket_is_full_immediately() -> None:
     stage = Stage(data_bytes=cost(1))
     stage.outlet.pause()
     stage.put(frame(1), frame(2))
@@ -248,15 +248,15 @@ def test_notices_go_out_together_even_if_the_kernel_is_full_right_away() -> None
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_whatever_happens_every_frame_is_received_or_told_and_the_order_kept(seed: int) -> None:
+def test_every_frame_is_received_or_reported_as_lost_and_the_order_is_kept(seed: int) -> None:
     chance = random.Random(seed)
     stage = Stage(data_bytes=cost(chance.randint(0, 20)))
-    told: list[tuple[str, int, int, int]] = []
+    reported: list[tuple[str, int, int, int]] = []
     sent: list[EncodedMessage] = []
     numbers = {"a": 0, "b": 0}
 
     def resume(room: int | None) -> None:
-        told.extend((stream, loss.first, loss.last, loss.dropped) for stream, loss in stage.outlet.losses.items())
+        reported.extend((stream, loss.first, loss.last, loss.dropped) for stream, loss in stage.outlet.losses.items())
         stage.wire.room = room
         stage.outlet.resume([])
 
@@ -276,16 +276,16 @@ def test_whatever_happens_every_frame_is_received_or_told_and_the_order_kept(see
             resume(chance.choice([1, 2, 5, None]))
     resume(None)
     received = stage.wire.bytes
-    lost = [item for item in sent if item.stream_id is not None and _told(item, told)]
+    lost = [item for item in sent if item.stream_id is not None and is_reported(item, reported)]
     assert received == joined(item for item in sent if item not in lost)
-    assert sum(dropped for *_, dropped in told) == len(lost)
+    assert sum(dropped for *_, dropped in reported) == len(lost)
 
 
-def _told(item: EncodedMessage, told: list[tuple[str, int, int, int]]) -> bool:
-    return any(stream == item.stream_id and first <= item.first <= last for stream, first, last, _ in told)
+def is_reported(item: EncodedMessage, reported: list[tuple[str, int, int, int]]) -> bool:
+    return any(stream == item.stream_id and first <= item.first <= last for stream, first, last, _ in reported)
 
 
-# Too slow, and gone
+# Too slow, and disconnected
 
 
 def test_too_many_envelopes_close_the_reader() -> None:
@@ -297,7 +297,7 @@ def test_too_many_envelopes_close_the_reader() -> None:
     assert [code for code, _ in stage.wire.closed] == [1013]
 
 
-def test_frames_do_not_count_against_the_envelopes_nor_envelopes_against_the_frames() -> None:
+def test_frames_and_envelopes_have_separate_limits() -> None:
     stage = Stage(data_bytes=cost(2), control_bytes=len(envelope("a").wire))
     stage.outlet.pause()
     stage.put(*(frame(number) for number in range(100)), envelope("a"))
@@ -318,14 +318,14 @@ def test_nothing_follows_a_close() -> None:
     assert stage.outlet.queued_bytes == (0, 0)
 
 
-def test_a_second_close_says_nothing() -> None:
+def test_a_second_close_does_nothing() -> None:
     stage = Stage()
     stage.outlet.close(1001, "bye")
     stage.outlet.close(4409, "again")
     assert stage.wire.closed == [(1001, "bye")]
 
 
-def test_what_a_reader_leaves_unread_is_lost() -> None:
+def test_frames_that_a_reader_leaves_unread_are_lost() -> None:
     stage = Stage(data_bytes=cost(2))
     stage.outlet.pause()
     stage.put(frame(1), envelope("a"), frame(2), frame(3))
@@ -335,7 +335,7 @@ def test_what_a_reader_leaves_unread_is_lost() -> None:
     assert stage.episodes == 1
 
 
-def test_a_reader_that_kept_up_leaves_nothing() -> None:
+def test_a_reader_that_kept_up_has_no_losses() -> None:
     stage = Stage()
     stage.put(frame(1))
     stage.outlet.abandon()
@@ -359,11 +359,11 @@ def test_a_frame_reads_as_json(message: bytes, text: bool, shown: dict[str, str]
     assert [msgspec.json.decode(line) for line in to_json_lines(item)] == [{"frame": shown}]
 
 
-def test_an_envelope_reads_as_it_is() -> None:
+def test_an_envelope_is_logged_unchanged() -> None:
     assert to_json_lines(envelope('{"a":1.0}')) == [b'{"a":1.0}']
 
 
-def test_a_mailbox_numbers_what_it_holds_and_tells_what_is_gone() -> None:
+def test_a_mailbox_numbers_its_messages_and_counts_dropped_ones() -> None:
     box = HttpMailbox(most_bytes=6)
     for text in ("aa", "bb", "cc", "dd"):
         box.put([envelope(text)])
@@ -373,21 +373,21 @@ def test_a_mailbox_numbers_what_it_holds_and_tells_what_is_gone() -> None:
     assert box.since(9) == ([], 4, 0)
 
 
-def test_a_mailbox_holds_so_many_messages_and_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_mailbox_has_a_maximum_number_of_messages(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sinks, "MAILBOX_MESSAGES", 2)
     box = HttpMailbox(most_bytes=PLENTY, first=5)
     box.put([envelope(text) for text in "abc"])
     assert box.since(5) == ([b"b", b"c"], 8, 1)
 
 
-def test_a_closed_mailbox_can_still_be_asked() -> None:
+def test_a_closed_mailbox_can_still_be_read() -> None:
     box = HttpMailbox(most_bytes=PLENTY)
     box.put([envelope("a")])
     box.close(1001, "bye")
     assert box.since(0) == ([b"a"], 1, 0)
 
 
-def test_a_log_is_made_with_its_folders_and_only_ever_grows(tmp_path: Path) -> None:
+def test_a_log_is_created_with_its_folders_and_only_appended_to(tmp_path: Path) -> None:
     path = tmp_path / "deep" / "down" / "alice.log"
     FileSink(path).put([envelope("{}")])
     log = FileSink(path)
@@ -396,7 +396,7 @@ def test_a_log_is_made_with_its_folders_and_only_ever_grows(tmp_path: Path) -> N
     assert path.read_bytes() == b'{}\n[]\n{"frame":{"stream_id":"s","encoding":"text","data":"1"}}\n'
 
 
-def test_a_log_that_cannot_be_written_loses_lines_and_goes_on_when_it_can(tmp_path: Path) -> None:
+def test_a_log_that_cannot_be_written_loses_lines_and_continues_later(tmp_path: Path) -> None:
     path = tmp_path / "alice.log"
     log = FileSink(path)
     path.mkdir()
@@ -406,7 +406,7 @@ def test_a_log_that_cannot_be_written_loses_lines_and_goes_on_when_it_can(tmp_pa
     assert path.read_bytes() == b"[]\n"
 
 
-def test_a_log_gets_the_whole_line_however_little_is_taken_at_a_time(
+def test_a_log_gets_the_complete_line_even_if_each_write_is_short(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     class Thin(io.FileIO):

@@ -1,4 +1,4 @@
-"""`POST /participants/{id}/explain`: whoever has a token of the space may ask, and asking leaves no trace."""
+"""`POST /participants/{id}/explain` works with any token of the space, and leaves no trace."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -34,12 +34,14 @@ def clients() -> Iterator[Clients]:
 
 
 def explain(clients: Clients, gateway: Running, about: str, envelope: Any, token: str | None = "alice") -> Answer:
-    """Asked by `token`, a name for a participant's own, else the token itself."""
-    held = gateway.token(token) if token is not None and token in PARTICIPANTS else token
-    return ask(clients.raw(gateway), "POST", f"/participants/{about}/explain", held, envelope)
+    """Request an explanation. `token` is a participant, whose token is used, or else the token itself."""
+    used_token = gateway.token(token) if token is not None and token in PARTICIPANTS else token
+    return ask(clients.raw(gateway), "POST", f"/participants/{about}/explain", used_token, envelope)
 
 
-def test_what_may_be_sent_is_told_with_the_capability_that_lets_it(gateway: Running, clients: Clients) -> None:
+def test_an_allowed_envelope_is_explained_with_the_capability_that_allows_it(
+    gateway: Running, clients: Clients
+) -> None:
     answer = explain(clients, gateway, "bob", CHAT, "bob")
     assert answer.status == 200
     assert answer.headers["content-type"] == "application/json"
@@ -54,17 +56,17 @@ def test_what_may_be_sent_is_told_with_the_capability_that_lets_it(gateway: Runn
     }
 
 
-def test_what_may_not_be_sent_is_told_with_the_nearest_miss(gateway: Running, clients: Clients) -> None:
-    told = explain(clients, gateway, "bob", CALL).json
-    assert (told["allowed"], told["error"]) == (False, "capability_violation")
-    assert told["nearest"] == {
+def test_a_denied_envelope_is_explained_with_the_nearest_miss(gateway: Running, clients: Clients) -> None:
+    explanation = explain(clients, gateway, "bob", CALL).json
+    assert (explanation["allowed"], explanation["error"]) == (False, "capability_violation")
+    assert explanation["nearest"] == {
         "capability": {"kind": "mcp/*", "payload": {"method": "tools/list"}},
         "source": "configured",
         "why": "payload.method: 'tools/call' is not 'tools/list'",
     }
 
 
-def test_any_token_of_the_space_will_do_an_observers_too(gateway: Running, clients: Clients) -> None:
+def test_any_token_of_the_space_is_accepted_including_an_observers(gateway: Running, clients: Clients) -> None:
     observer = tokens_of(gateway).issue("lab", "onlooker", observer=True)
     for token in ("alice", "bob", "carol", observer):
         assert explain(clients, gateway, "bob", CHAT, token).json["allowed"]
@@ -74,36 +76,36 @@ def test_any_token_of_the_space_will_do_an_observers_too(gateway: Running, clien
     ("about", "token", "path", "status", "error"),
     [
         ("bob", None, "", 401, "unauthorized"),
-        ("bob", "of nobody", "", 403, "unauthorized"),
+        ("bob", "unknown", "", 403, "unauthorized"),
         ("nobody", "alice", "", 404, "participant_not_found"),
         ("bob", "alice", "?space=elsewhere", 404, "space_not_found"),
     ],
 )
-def test_who_may_not_ask_and_what_cannot_be_asked(
+def test_an_explanation_needs_a_token_a_participant_and_a_space(
     gateway: Running, clients: Clients, about: str, token: str | None, path: str, status: int, error: str
 ) -> None:
-    held = gateway.token(token) if token == "alice" else token
-    answer = ask(clients.raw(gateway), "POST", f"/participants/{about}/explain{path}", held, CHAT)
+    used_token = gateway.token(token) if token == "alice" else token
+    answer = ask(clients.raw(gateway), "POST", f"/participants/{about}/explain{path}", used_token, CHAT)
     assert (answer.status, answer.json["error"]) == (status, error)
 
 
-def test_who_was_removed_may_not_ask(gateway: Running, clients: Clients) -> None:
+def test_a_removed_participant_gets_no_explanation(gateway: Running, clients: Clients) -> None:
     alice = clients.joined(gateway)
     alice.say(kind="space/kick", payload={"participant_id": "carol"})
     alice.say(kind="chat", payload={"text": "done"})
     alice.envelope("chat")
     assert explain(clients, gateway, "bob", CHAT, "carol").status == 403
-    told = explain(clients, gateway, "carol", CHAT).json
-    assert (told["allowed"], told["error"]) == (False, "unauthorized")
+    explanation = explain(clients, gateway, "carol", CHAT).json
+    assert (explanation["allowed"], explanation["error"]) == (False, "unauthorized")
 
 
-def test_more_than_a_message_may_have_is_not_read(gateway: Running, clients: Clients) -> None:
+def test_a_body_over_the_message_limit_is_refused(gateway: Running, clients: Clients) -> None:
     answer = explain(clients, gateway, "bob", b"*" * 5000)
     assert (answer.status, answer.json["error"]) == (413, "message_too_large")
 
 
 @pytest.mark.parametrize("body", [b"", b"not JSON", b"[]", b"#stream-1#frame", b"{}"])
-def test_what_is_no_envelope_would_be_refused(gateway: Running, clients: Clients, body: bytes) -> None:
+def test_an_invalid_envelope_is_explained_as_invalid(gateway: Running, clients: Clients, body: bytes) -> None:
     answer = explain(clients, gateway, "bob", body)
     assert (answer.status, answer.json["allowed"], answer.json["error"]) == (200, False, "invalid_envelope")
 
@@ -128,20 +130,20 @@ def test_what_is_no_envelope_would_be_refused(gateway: Running, clients: Clients
     ],
     ids=lambda envelope: str(envelope["kind"]),
 )
-def test_what_is_explained_is_what_a_post_is_answered(
+def test_the_explanation_agrees_with_the_answer_to_a_post(
     gateway: Running, clients: Clients, participant: str, envelope: dict[str, Any]
 ) -> None:
     alice = clients.joined(gateway)
     alice.say(kind="stream/request", payload={})
     alice.envelope("stream/open")
-    told = explain(clients, gateway, participant, envelope).json
+    explanation = explain(clients, gateway, participant, envelope).json
     mails = f"/participants/{participant}/messages"
     posted = ask(clients.raw(gateway), "POST", mails, gateway.token(participant), envelope)
-    assert told["allowed"] == (posted.status == 200)
-    assert told["error"] == posted.json.get("error")
+    assert explanation["allowed"] == (posted.status == 200)
+    assert explanation["error"] == posted.json.get("error")
 
 
-def test_asking_sends_nothing_records_nothing_and_makes_nobody_present(gateway: Running, clients: Clients) -> None:
+def test_an_explanation_sends_nothing_records_nothing_and_adds_no_presence(gateway: Running, clients: Clients) -> None:
     carol = clients.joined(gateway, "carol")
     before = gateway.ask(lambda it: it.first_hub.space.state.position)
     assert explain(clients, gateway, "bob", CHAT, "bob").json["allowed"]
@@ -153,12 +155,12 @@ def test_asking_sends_nothing_records_nothing_and_makes_nobody_present(gateway: 
     assert (state.position, list(state.present), dict(state.streams)) == (before, ["carol"], {})
     assert gateway.tokens.identify("token-of-new@lab") is None
     ask(clients.raw(gateway), "POST", "/participants/alice/messages", gateway.token("alice"), CHAT)
-    carol.envelope("system/presence")  # of alice, who posted; nothing of what was only asked about
+    carol.envelope("system/presence")  # of alice, who posted; the explanations caused none
     assert carol.envelope("chat")["from"] == "alice"
     assert gateway.ask(lambda it: it.first_hub.space.state.position) == before + 5
 
 
-def test_asking_writes_no_line_to_the_logs_of_the_space(
+def test_an_explanation_writes_no_line_to_the_logs_of_the_space(
     tmp_path_factory: pytest.TempPathFactory, clients: Clients
 ) -> None:
     folder = tmp_path_factory.mktemp("space")
@@ -175,11 +177,11 @@ def test_asking_writes_no_line_to_the_logs_of_the_space(
 
 
 def all_of(clients: Clients, gateway: Running, about: str, token: str | None = "alice") -> Answer:
-    held = gateway.token(token) if token is not None and token in PARTICIPANTS else token
-    return ask(clients.raw(gateway), "GET", f"/participants/{about}/explain", held)
+    used_token = gateway.token(token) if token is not None and token in PARTICIPANTS else token
+    return ask(clients.raw(gateway), "GET", f"/participants/{about}/explain", used_token)
 
 
-def test_everything_that_may_be_sent_is_told_to_any_token_of_the_space(gateway: Running, clients: Clients) -> None:
+def test_any_token_of_the_space_may_list_all_allowed_actions(gateway: Running, clients: Clients) -> None:
     alice, _ = clients.joined(gateway), clients.joined(gateway, "bob")
     alice.say(kind="stream/request", payload={})
     alice.say(kind="stream/grant-write", payload={"stream_id": "stream-1", "participant_id": "bob"})
@@ -194,18 +196,18 @@ def test_everything_that_may_be_sent_is_told_to_any_token_of_the_space(gateway: 
     ("about", "token", "status", "error"),
     [
         ("bob", None, 401, "unauthorized"),
-        ("bob", "of nobody", 403, "unauthorized"),
+        ("bob", "unknown", 403, "unauthorized"),
         ("nobody", "alice", 404, "participant_not_found"),
     ],
 )
-def test_who_may_not_ask_what_may_be_sent(
+def test_the_list_of_actions_needs_a_token_and_a_participant(
     gateway: Running, clients: Clients, about: str, token: str | None, status: int, error: str
 ) -> None:
     answer = all_of(clients, gateway, about, token)
     assert (answer.status, answer.json["error"]) == (status, error)
 
 
-def test_the_list_of_participants_says_whose_token_asked(gateway: Running, clients: Clients) -> None:
+def test_the_list_of_participants_names_the_holder_of_the_token(gateway: Running, clients: Clients) -> None:
     observer = tokens_of(gateway).issue("lab", "carol", observer=True)
     for token, you in (
         (gateway.token("carol"), {"id": "carol", "observer": False}),

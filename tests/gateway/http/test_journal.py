@@ -1,4 +1,4 @@
-"""The journal over HTTP: pages and the live form, and nobody sees what the protocol kept from them."""
+"""The journal over HTTP: pages and the live stream. A participant sees only what the protocol sent to it."""
 
 import base64
 import os
@@ -24,19 +24,19 @@ from mew.journal.reader import Journal
 from mew.journal.settings import JournalSettings
 from mew.protocol import Checkpoint
 from mew.protocol.timestamps import rfc3339
-from tests.gateway.http.test_openapi import CHECKS, address, few
+from tests.gateway.http.test_openapi import CHECKS, FEW, address
 from tests.gateway.http_requests import Clients, ask, connecting, tokens_of
 from tests.gateway.journal_follower import LIVE, Following
 from tests.gateway.raw import ANYTHING, BINARY, CLOSE, PATIENCE, TEXT, Answer, Raw, Running, frame, running, upgrade
 
 SPACE = {"space_id": "demo"}
-KEPT = JournalSettings()
+JOURNAL = JournalSettings()
 PATH = "/spaces/demo/journal"
-ONLOOKER = "onlooker"
+OBSERVER = "onlooker"
 
 
 class Story(msgspec.Struct, frozen=True):
-    """What happened in a space, and what each was told of it."""
+    """A history of a space, and the messages that each participant received."""
 
     gateway: Running
     first: int
@@ -52,42 +52,42 @@ def clients() -> Iterator[Clients]:
 
 @pytest.fixture(scope="module")
 def story(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Story]:
-    with running(tmp_path_factory.mktemp("space"), SPACE, journal=KEPT) as gateway:
+    with running(tmp_path_factory.mktemp("space"), SPACE, journal=JOURNAL) as gateway:
         with connecting() as clients:
-            told = tell(gateway, clients)
-        yield told
+            played = play(gateway, clients)
+        yield played
 
 
 @pytest.fixture
 def gateway(story: Story) -> Running:
-    """The same for all: a test looks at what came after it began."""
+    """The gateway that all tests share: a test looks at what came after its start."""
     return story.gateway
 
 
 def written(gateway: Running) -> int:
-    """The last position, once everything that has happened is in the files."""
+    """The last position, after everything has been written to the files."""
     gateway.until(lambda it: it.journals.open_journals["demo"].writer.written == it.first_hub.space.state.position)
     return gateway.ask(lambda it: it.first_hub.space.state.position)
 
 
-def token_of(gateway: Running, who: str) -> str:
-    return tokens_of(gateway).issue("demo", who, observer=who == ONLOOKER)
+def token_of(gateway: Running, participant: str) -> str:
+    return tokens_of(gateway).issue("demo", participant, observer=participant == OBSERVER)
 
 
-def get(clients: Clients, gateway: Running, who: str = "alice", **query: Any) -> Answer:
-    asked = urlencode({name.rstrip("_"): value for name, value in query.items()})
-    return ask(clients.raw(gateway), "GET", f"{PATH}?{asked}", token_of(gateway, who))
+def get(clients: Clients, gateway: Running, participant: str = "alice", **query: Any) -> Answer:
+    parameters = urlencode({name.rstrip("_"): value for name, value in query.items()})
+    return ask(clients.raw(gateway), "GET", f"{PATH}?{parameters}", token_of(gateway, participant))
 
 
-def page(clients: Clients, gateway: Running, who: str = "alice", **query: Any) -> Any:
-    answer = get(clients, gateway, who, **query)
+def page(clients: Clients, gateway: Running, participant: str = "alice", **query: Any) -> Any:
+    answer = get(clients, gateway, participant, **query)
     assert answer.status == 200, answer.body
     return answer.json
 
 
-def follow(clients: Clients, gateway: Running, who: str = "alice", **query: Any) -> Following:
-    asked = urlencode({name.rstrip("_"): value for name, value in query.items()})
-    return Following(clients.raw(gateway), f"{PATH}?{asked}", token_of(gateway, who))
+def follow(clients: Clients, gateway: Running, participant: str = "alice", **query: Any) -> Following:
+    parameters = urlencode({name.rstrip("_"): value for name, value in query.items()})
+    return Following(clients.raw(gateway), f"{PATH}?{parameters}", token_of(gateway, participant))
 
 
 def journal_in(path: Path) -> Journal:
@@ -95,7 +95,7 @@ def journal_in(path: Path) -> Journal:
 
 
 def talk(alice: Raw) -> None:
-    """Something is said, a stream opened, and frames and data sent to it."""
+    """Send a chat, open a stream, and send frames and data to it."""
     alice.say(kind="chat", payload={"text": "é"})
     stream = alice.open_stream()
     for n in range(5):
@@ -106,7 +106,7 @@ def talk(alice: Raw) -> None:
 
 
 def open_targeted(alice: Raw) -> None:
-    """A stream that is for bob alone."""
+    """Open a stream whose only target is bob."""
     alice.say(kind="stream/request", payload={"target": ["bob"]})
     assert alice.envelope("stream/open")["payload"]["stream_id"] == "stream-1"
 
@@ -114,17 +114,17 @@ def open_targeted(alice: Raw) -> None:
 # Pages
 
 
-def test_a_page_has_the_columns_of_the_journal_as_the_files_have_them(story: Story, clients: Clients) -> None:
+def test_a_page_has_the_columns_of_the_journal_files(story: Story, clients: Clients) -> None:
     gateway = story.gateway
     start = written(gateway) + 1
     talk(clients.joined(gateway))
     last = written(gateway)
-    answered = page(clients, gateway, from_=start)
-    assert list(answered) == ["space", "first", "last", "records", "next"]
-    assert (answered["space"], answered["first"], answered["last"], answered["next"]) == ("demo", 0, last, last + 1)
+    body = page(clients, gateway, from_=start)
+    assert list(body) == ["space", "first", "last", "records", "next"]
+    assert (body["space"], body["first"], body["last"], body["next"]) == ("demo", 0, last, last + 1)
     expected = list(journal_in(gateway.config.spaces[0].directory).records(start))
-    assert len(answered["records"]) == len(expected) == last + 1 - start
-    for shown, record in zip(answered["records"], expected, strict=True):
+    assert len(body["records"]) == len(expected) == last + 1 - start
+    for shown, record in zip(body["records"], expected, strict=True):
         if record.event == "admin":
             assert shown["withheld"]
             continue
@@ -139,39 +139,41 @@ def test_a_page_has_the_columns_of_the_journal_as_the_files_have_them(story: Sto
     assert {record.event for record in expected} == {"admin", "join", "welcome", "envelope", "frame"}
 
 
-def test_payloads_stay_the_text_that_was_sent(gateway: Running, clients: Clients) -> None:
+def test_a_payload_is_the_exact_text_that_was_sent(gateway: Running, clients: Clients) -> None:
     alice = clients.joined(gateway)
-    said = b'{"kind":"note","payload":{"a":1.0,\n "b":123456789012345678901234567890,\r\n"a":"\xc3\xa9"}}'
-    alice.send(frame(TEXT, said))
+    envelope = b'{"kind":"note","payload":{"a":1.0,\n "b":123456789012345678901234567890,\r\n"a":"\xc3\xa9"}}'
+    alice.send(frame(TEXT, envelope))
     alice.envelope("note")
     answer = get(clients, gateway, from_=written(gateway))
-    assert said[said.index(b'{"a"') : -1] in answer.body
+    assert envelope[envelope.index(b'{"a"') : -1] in answer.body
 
 
 @pytest.mark.parametrize("control", [0, 1])
-def test_pages_go_on_at_next_until_it_is_behind_the_last(story: Story, clients: Clients, control: int) -> None:
+def test_pages_continue_at_next_until_the_last_position(story: Story, clients: Clients, control: int) -> None:
     gateway, last = story.gateway, written(story.gateway)
     whole = page(clients, gateway, control=control)
-    found, start = [], 0
+    records, start = [], 0
     while start <= last:
-        answered = page(clients, gateway, from_=start, limit=7, control=control)
-        assert len(answered["records"]) <= 7
-        assert start < answered["next"] <= last + 1
-        assert (answered["first"], answered["last"]) == (0, last)
-        found += answered["records"]
-        start = answered["next"]
-    assert found == whole["records"]
+        body = page(clients, gateway, from_=start, limit=7, control=control)
+        assert len(body["records"]) <= 7
+        assert start < body["next"] <= last + 1
+        assert (body["first"], body["last"]) == (0, last)
+        records += body["records"]
+        start = body["next"]
+    assert records == whole["records"]
     assert page(clients, gateway, from_=start) == {**whole, "records": []}
 
 
-def test_control_comes_without_frames_and_stream_data(story: Story, clients: Clients) -> None:
+def test_control_omits_frames_and_stream_data(story: Story, clients: Clients) -> None:
     everything = page(clients, story.gateway)["records"]
     control = page(clients, story.gateway, control=1)["records"]
-    assert [each for each in everything if each["frame_number"] is None] == control
+    assert [record for record in everything if record["frame_number"] is None] == control
     assert len(everything) >= len(control) + 9
 
 
-def test_a_page_is_bounded_in_bytes_too(gateway: Running, clients: Clients, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_page_has_a_maximum_size_in_bytes(
+    gateway: Running, clients: Clients, monkeypatch: pytest.MonkeyPatch
+) -> None:
     alice = clients.joined(gateway)
     start = written(gateway) + 1
     for n in range(4):
@@ -179,45 +181,50 @@ def test_a_page_is_bounded_in_bytes_too(gateway: Running, clients: Clients, monk
         alice.envelope("chat")
     assert written(gateway) == start + 3
     monkeypatch.setattr(http_journal, "PAGE_BYTES", 1500)
-    answered = page(clients, gateway, from_=start)
-    assert [len(answered["records"]), answered["next"]] == [2, start + 2]
+    body = page(clients, gateway, from_=start)
+    assert [len(body["records"]), body["next"]] == [2, start + 2]
 
 
-def test_segments_and_log_are_one_record_and_begin_where_there_is_a_first(tmp_path: Path, clients: Clients) -> None:
-    with running(tmp_path, SPACE, journal=KEPT) as first:
+def test_segments_and_log_are_read_as_one_journal_from_the_first_record_that_exists(
+    tmp_path: Path, clients: Clients
+) -> None:
+    with running(tmp_path, SPACE, journal=JOURNAL) as first:
         clients.joined(first, "bob")
         open_targeted(clients.joined(first))
         clients.close()
     assert journal_in(tmp_path).folder.logs() == []
     (sealed,) = journal_in(tmp_path).folder.segments()
-    with running(tmp_path, SPACE, journal=KEPT) as second:
+    with running(tmp_path, SPACE, journal=JOURNAL) as second:
         clients.joined(second).send(frame(BINARY, b"#stream-1#later"))
         second.until(lambda it: it.first_hub.space.state.frames["stream-1"])
         last = written(second)
         assert sealed.last < last
         for start in (last, sealed.last, 0):
-            # Its beginning may be before what is asked for, and still it is for bob alone.
-            shown = {who: page(clients, second, who, from_=start)["records"] for who in ("bob", "carol", ONLOOKER)}
-            assert [each["position"] for each in shown["bob"]] == list(range(start, last + 1))
+            # The stream may have started before the requested records; it is still for bob only.
+            shown = {
+                participant: page(clients, second, participant, from_=start)["records"]
+                for participant in ("bob", "carol", OBSERVER)
+            }
+            assert [record["position"] for record in shown["bob"]] == list(range(start, last + 1))
             assert base64.b64decode(shown["bob"][-1]["payload_base64"]) == b"later"
-            assert [shown[who][-1].get("withheld") for who in shown] == [None, True, True]
+            assert [shown[participant][-1].get("withheld") for participant in shown] == [None, True, True]
         sealed.control.unlink()
-        answered = page(clients, second)
-        assert (answered["first"], answered["records"][0]["position"]) == (sealed.last + 1, sealed.last + 1)
+        body = page(clients, second)
+        assert (body["first"], body["records"][0]["position"]) == (sealed.last + 1, sealed.last + 1)
         clients.close()
 
 
-def test_where_the_files_are_damaged_only_the_operator_is_told_how(
+def test_details_of_a_corrupt_file_are_only_in_the_log(
     tmp_path: Path, clients: Clients, caplog: pytest.LogCaptureFixture
 ) -> None:
-    with running(tmp_path, SPACE, journal=KEPT) as first:
+    with running(tmp_path, SPACE, journal=JOURNAL) as first:
         talk(clients.joined(first))
         clients.close()
     (sealed,) = journal_in(tmp_path).folder.segments()
     whole = bytearray(sealed.control.read_bytes())
     whole[len(whole) // 2] ^= 1
     sealed.control.write_bytes(whole)
-    with running(tmp_path, SPACE, journal=KEPT) as second:
+    with running(tmp_path, SPACE, journal=JOURNAL) as second:
         answer = get(clients, second)
         assert (answer.status, answer.json["error"]) == (500, "internal_error")
         assert str(tmp_path) not in answer.json["message"]
@@ -226,10 +233,10 @@ def test_where_the_files_are_damaged_only_the_operator_is_told_how(
     assert caplog.text.count(sealed.control.name) == 2
 
 
-# Who may ask, and for what
+# Who may read, and with which parameters
 
 
-def test_bad_numbers_are_refused_by_name(gateway: Running, clients: Clients) -> None:
+def test_an_invalid_number_is_refused_with_the_name_of_its_parameter(gateway: Running, clients: Clients) -> None:
     wrong = {"from": ["-1", "x", "1e3", "1" * 19, "٣", ""], "limit": ["0", "10001", ""], "control": ["2", "yes"]}
     for name, values in wrong.items():
         for value in values:
@@ -241,12 +248,12 @@ def test_bad_numbers_are_refused_by_name(gateway: Running, clients: Clients) -> 
     assert "`Last-Event-ID`" in answer.json["message"]
 
 
-def test_who_has_no_token_of_the_space_sees_nothing(gateway: Running, clients: Clients) -> None:
+def test_without_a_token_of_the_space_nothing_is_shown(gateway: Running, clients: Clients) -> None:
     stranger = tokens_of(gateway).issue("elsewhere", "alice")
-    asked = [(PATH, None), (PATH, "wrong"), (PATH, stranger), ("/spaces/elsewhere/journal", stranger)]
+    requests = [(PATH, None), (PATH, "wrong"), (PATH, stranger), ("/spaces/elsewhere/journal", stranger)]
     for accept in (None, "text/event-stream"):
-        answers = [ask(clients.raw(gateway), "GET", path, token, Accept=accept) for path, token in asked]
-        assert [(each.status, each.json["error"]) for each in answers] == [
+        answers = [ask(clients.raw(gateway), "GET", path, token, Accept=accept) for path, token in requests]
+        assert [(answer.status, answer.json["error"]) for answer in answers] == [
             (401, "unauthorized"),
             (403, "unauthorized"),
             (403, "unauthorized"),
@@ -259,88 +266,88 @@ def test_the_default_space_is_the_first(gateway: Running, clients: Clients) -> N
     assert answer.json["space"] == "demo"
 
 
-def test_where_no_journal_is_kept_there_is_none_to_be_seen(tmp_path: Path, clients: Clients) -> None:
+def test_a_space_without_a_journal_answers_not_found(tmp_path: Path, clients: Clients) -> None:
     with running(tmp_path, SPACE) as gateway:
         answer = get(clients, gateway)
         assert (answer.status, answer.json["error"]) == (404, "not_found")
         assert answer.json["message"] == "the space 'demo' keeps no journal"
 
 
-# What is kept from whom
+# What each participant may see
 
 
 class Listener:
-    """Somebody in the space, and everything it is told."""
+    """A client in the space, and everything that it receives."""
 
-    def __init__(self, clients: Clients, gateway: Running, who: str) -> None:
+    def __init__(self, clients: Clients, gateway: Running, participant: str) -> None:
         self.client = clients.raw(gateway)
-        self.client.send(upgrade("/", Authorization=f"Bearer {token_of(gateway, who)}"))
+        self.client.send(upgrade("/", Authorization=f"Bearer {token_of(gateway, participant)}"))
         assert self.client.answer().status == 101
-        self.heard: list[Any] = []
+        self.received: list[Any] = []
         """Envelopes, and the bytes of frames."""
         self.hear("system/welcome")
 
     def say(self, kind: str, answer: str, **envelope: Any) -> None:
-        """Say something, and listen until it is answered."""
+        """Send an envelope, and read until the answer comes."""
         self.client.say(kind=kind, **envelope)
         self.hear(answer)
 
     def hear(self, kind: str, **payload: Any) -> None:
-        """Listen until this comes."""
+        """Read until an envelope of this kind with these payload fields comes."""
         while True:
             received = self.client.frame()
             assert received.opcode != CLOSE, received
             if received.payload.startswith(b"#"):
-                self.heard.append(received.payload.split(b"#", 2)[2])
+                self.received.append(received.payload.split(b"#", 2)[2])
                 continue
             envelope = msgspec.json.decode(received.payload)
-            self.heard.append(envelope)
+            self.received.append(envelope)
             if envelope["kind"] == kind and payload.items() <= envelope["payload"].items():
                 return
 
 
-def tell(gateway: Running, clients: Clients) -> Story:
-    """Let everything happen that is told to some and not to others."""
-    everybody = {name: Listener(clients, gateway, name) for name in ("alice", "bob", "carol", ONLOOKER)}
-    alice, bob, carol, onlooker = everybody.values()
+def play(gateway: Running, clients: Clients) -> Story:
+    """Play a history with everything that some participants receive and others do not."""
+    listeners = {name: Listener(clients, gateway, name) for name in ("alice", "bob", "carol", OBSERVER)}
+    alice, bob, carol, observer = listeners.values()
     alice.say("chat", "chat", payload={"text": "listen"})
-    for each in everybody.values():
-        each.heard.clear() if each is alice else each.hear("chat")
-        each.heard.clear()
+    for listener in listeners.values():
+        listener.received.clear() if listener is alice else listener.hear("chat")
+        listener.received.clear()
     first = written(gateway) + 1
     for stream_id in ("stream-1", "b", "open"):
-        tell_of_stream(stream_id, alice, carol)
+        play_stream(stream_id, alice, carol)
     alice.say("stream/grant-write", "stream/write-granted", payload={"stream_id": "open", "participant_id": "carol"})
     carol.client.say(kind="system/heartbeat")
     carol.say("chat", "system/error", payload={"text": ""})
     carol.say("system/register", "system/error", payload={"of": "carol"})
-    onlooker.say("chat", "system/error", payload={"text": "I may not"})
+    observer.say("chat", "system/error", payload={"text": "I may not"})
     alice.say("space/invite", "space/invite-ack", payload={"participant_id": "dave", "hidden": "field"})
     alice.client.say(kind="space/kick", payload={"participant_id": "dave", "reason": "hush"})
     alice.say("capability/grant", "system/presence", payload={"recipient": "bob", "capabilities": [{"kind": "x"}]})
     bob.hear("system/welcome")
     bob.say("system/join", "system/welcome", token=token_of(gateway, "bob"))
-    onlooker.say("system/join", "system/welcome", token=token_of(gateway, ONLOOKER))
+    observer.say("system/join", "system/welcome", token=token_of(gateway, OBSERVER))
     gateway.ask(lambda it: it.first_hub.run(Checkpoint()))
     alice.client.say(kind="chat", payload={"text": "that is all"})
-    for each in everybody.values():
-        each.hear("chat", text="that is all")
-    return Story(gateway, first, written(gateway), {name: each.heard for name, each in everybody.items()})
+    for listener in listeners.values():
+        listener.hear("chat", text="that is all")
+    return Story(gateway, first, written(gateway), {name: listener.received for name, listener in listeners.items()})
 
 
 TARGETS = {"stream-1": ["bob"], "b": ["bob", "alice"], "open": None}
 
 
-def tell_of_stream(stream_id: str, alice: Listener, carol: Listener) -> None:
-    """A stream for some or for all, and data on it, good and bad."""
+def play_stream(stream_id: str, alice: Listener, carol: Listener) -> None:
+    """A stream with or without targets, and valid and invalid data on it."""
     target = {} if TARGETS[stream_id] is None else {"target": TARGETS[stream_id]}
     if stream_id == "stream-1":
         alice.say("stream/request", "stream/open", payload=target)
     else:
-        asked = {"formats": [{"id": "f"}], "desired_id": stream_id, **target}
-        alice.say("stream/announce", "stream/ready", payload=asked)
+        announced = {"formats": [{"id": "f"}], "desired_id": stream_id, **target}
+        alice.say("stream/announce", "stream/ready", payload=announced)
         alice.say("stream/start", "stream/start", payload={"stream_id": stream_id})
-    # A participant's own is not the gateway's: it opens nothing for anybody.
+    # Only the gateway opens streams: a `stream/open` of a participant has no effect.
     carol.say("stream/open", "stream/open", payload={"stream_id": stream_id, "target": ["carol"]})
     alice.client.send(frame(BINARY, f"#{stream_id}#for {stream_id}".encode()))
     for n in (1, 5, 2):  # some numbers are left out, one comes too late
@@ -352,7 +359,7 @@ def tell_of_stream(stream_id: str, alice: Listener, carol: Listener) -> None:
 
 
 def comparable(envelope: Any) -> bytes:
-    """An acknowledged invitation has a token, its record has none; frames are bytes."""
+    """An envelope without the token of an invitation, which the journal omits; frames stay bytes."""
     if isinstance(envelope, bytes):
         return envelope
     payload = {name: value for name, value in envelope["payload"].items() if name not in ("token", "connection_url")}
@@ -360,54 +367,62 @@ def comparable(envelope: Any) -> bytes:
 
 
 def is_about(name: str, record: Any) -> bool:
-    """Whether a presence is one that this participant was not sent, because it knows."""
-    told = record["payload"]["payload"] if record["kind"] == "system/presence" else {"participant": {"id": None}}
-    return name in (told["participant"]["id"], told.get("invited_by"))
+    """Whether this is a presence that is not sent to this participant, because it caused it."""
+    presence = record["payload"]["payload"] if record["kind"] == "system/presence" else {"participant": {"id": None}}
+    return name in (presence["participant"]["id"], presence.get("invited_by"))
 
 
 REFUSALS = {"rejected", "frame_rejected"}
 SENT = {"consumed", *REFUSALS}
 
 
-@pytest.mark.parametrize("who", ["alice", "bob", "carol", ONLOOKER])
-def test_who_looks_sees_what_it_was_told_and_what_it_said_and_nothing_else(
-    story: Story, clients: Clients, who: str
+@pytest.mark.parametrize("participant", ["alice", "bob", "carol", OBSERVER])
+def test_a_participant_sees_what_it_received_and_what_it_sent_and_nothing_else(
+    story: Story, clients: Clients, participant: str
 ) -> None:
-    records = page(clients, story.gateway, who, from_=story.first, limit=story.last + 1 - story.first)["records"]
+    records = page(clients, story.gateway, participant, from_=story.first, limit=story.last + 1 - story.first)[
+        "records"
+    ]
     assert [record["position"] for record in records] == list(range(story.first, story.last + 1))
     shown = [record for record in records if "withheld" not in record]
     sent = [record for record in shown if record["event"] in SENT or record["reason"] == "skipped"]
-    assert {record["participant"] for record in sent} <= {who}
+    assert {record["participant"] for record in sent} <= {participant}
     refused = [record for record in records if record not in shown and record["event"] in REFUSALS]
     assert {record["participant"] for record in records if record not in shown and record not in refused} <= {None}
-    # An observer's own refusals too: nothing says that an observer of this name was the one.
-    assert all(record["reason"] and (record["participant"] != who or who == ONLOOKER) for record in refused)
-    told = {
+    # This includes the refusals of an observer: a record does not say which observer of this name it was.
+    assert all(
+        record["reason"] and (record["participant"] != participant or participant == OBSERVER) for record in refused
+    )
+    visible = {
         base64.b64decode(record["payload_base64"]) if record["event"] == "frame" else comparable(record["payload"])
         for record in shown
-        if record not in sent and record["event"] not in ("join", "leave") and not is_about(who, record)
+        if record not in sent and record["event"] not in ("join", "leave") and not is_about(participant, record)
     }
-    # Of refusals there is a record that says as much; of an observer nobody is to know, not even by its own token.
-    not_shown = {"system/error", "system/welcome"} if who == ONLOOKER else {"system/error"}
-    received = [each for each in story.received[who] if isinstance(each, bytes) or each["kind"] not in not_shown]
-    assert told == {comparable(each) for each in received}
-    # Alice left out numbers, came too late, granted, invited and kicked; carol sent a heartbeat and what was refused.
-    assert len(sent) == {"alice": 3 + 3 + 3, "bob": 0, "carol": 1 + 2 + 3, ONLOOKER: 0}[who]
+    # A refusal has a record of its own. No one may learn about an observer, not even with the observer's token.
+    not_shown = {"system/error", "system/welcome"} if participant == OBSERVER else {"system/error"}
+    received = [
+        message
+        for message in story.received[participant]
+        if isinstance(message, bytes) or message["kind"] not in not_shown
+    ]
+    assert visible == {comparable(message) for message in received}
+    # Alice skipped numbers, sent one late, granted, invited and kicked; carol sent a heartbeat and refused messages.
+    assert len(sent) == {"alice": 3 + 3 + 3, "bob": 0, "carol": 1 + 2 + 3, OBSERVER: 0}[participant]
 
 
-def test_what_is_withheld_has_a_place_a_time_and_an_event(story: Story, clients: Clients) -> None:
-    records = page(clients, story.gateway, ONLOOKER, from_=story.first, limit=story.last + 1 - story.first)["records"]
+def test_a_withheld_record_has_a_position_a_time_and_an_event(story: Story, clients: Clients) -> None:
+    records = page(clients, story.gateway, OBSERVER, from_=story.first, limit=story.last + 1 - story.first)["records"]
     withheld = [record for record in records if "withheld" in record]
     for record in withheld:
         assert record.pop("withheld") is True
-        named = {name for name, value in record.items() if value is not None} - {"position", "time", "event"}
+        fields = {name for name, value in record.items() if value is not None} - {"position", "time", "event"}
         is_data = record["event"] in ("frame", "envelope") and record["kind"] != "space/invite-ack"
         if record["event"] in REFUSALS:
-            assert {"participant", "reason", "size"} <= named <= {"participant", "kind", "stream_id", "reason", "size"}
+            assert {"participant", "reason", "size"} <= fields <= {"participant", "kind", "stream_id", "reason", "size"}
             continue
-        assert named <= {"kind", "stream_id", "frame_number"}
-        assert ("stream_id" in named) == ("frame_number" in named)
-        assert not named or is_data
+        assert fields <= {"kind", "stream_id", "frame_number"}
+        assert ("stream_id" in fields) == ("frame_number" in fields)
+        assert not fields or is_data
     others = [record for record in withheld if record["event"] not in REFUSALS]
     assert {(record["event"], record["kind"]) for record in others} == {
         ("welcome", None), ("consumed", None), ("gap", None), ("checkpoint", None), ("envelope", None),
@@ -416,21 +431,21 @@ def test_what_is_withheld_has_a_place_a_time_and_an_event(story: Story, clients:
     assert {record["event"] for record in withheld} >= REFUSALS
 
 
-def test_a_take_over_is_seen_by_nobody_else(gateway: Running, clients: Clients) -> None:
+def test_a_takeover_is_shown_only_to_its_participant(gateway: Running, clients: Clients) -> None:
     start = written(gateway) + 1
     clients.joined(gateway, "bob")
     clients.joined(gateway, "bob")
     written(gateway)
 
-    def joins(who: str) -> list[Any]:
-        records = page(clients, gateway, who, from_=start)["records"]
-        return [(each["reason"], "withheld" in each) for each in records if each["event"] == "join"]
+    def joins(participant: str) -> list[Any]:
+        records = page(clients, gateway, participant, from_=start)["records"]
+        return [(record["reason"], "withheld" in record) for record in records if record["event"] == "join"]
 
     assert joins("bob") == [(None, False), ("takeover", False)]
-    assert joins("alice") == joins(ONLOOKER) == [(None, False), (None, True)]
+    assert joins("alice") == joins(OBSERVER) == [(None, False), (None, True)]
 
 
-# The live form
+# The live stream
 
 
 @pytest.mark.parametrize("control", [0, 1])
@@ -439,13 +454,13 @@ def test_each_record_is_an_event_and_new_ones_follow(gateway: Running, clients: 
     talk(alice)
     start, before = 2, written(gateway)
     following = follow(clients, gateway, from_=start, control=control)
-    found = following.until(before - 6 * control)
+    events = following.until(before - 6 * control)
     alice.say(kind="chat", payload={"text": "two\nlines"})
     alice.envelope("chat")
-    found += following.until(before + 1)
+    events += following.until(before + 1)
     shown = page(clients, gateway, from_=start, control=control)["records"]
-    assert [event.data for event in found] == shown
-    assert [(event.id, event.event) for event in found] == [(each["position"], each["event"]) for each in shown]
+    assert [event.data for event in events] == shown
+    assert [(event.id, event.event) for event in events] == [(record["position"], record["event"]) for record in shown]
 
 
 def test_line_breaks_between_tokens_do_not_break_an_event(gateway: Running, clients: Clients) -> None:
@@ -457,21 +472,23 @@ def test_line_breaks_between_tokens_do_not_break_an_event(gateway: Running, clie
     assert event.data["payload"]["payload"] == {"a": "b\n", "c": 1}
 
 
-def test_who_comes_back_says_what_it_saw_last(story: Story, clients: Clients) -> None:
-    seen = follow(clients, story.gateway).until(story.last)
+def test_a_reader_resumes_after_the_last_event_that_it_names(story: Story, clients: Clients) -> None:
+    events = follow(clients, story.gateway).until(story.last)
     client, token = clients.raw(story.gateway), token_of(story.gateway, "alice")
-    resumed = Following(client, f"{PATH}?from=0", token, **{"Last-Event-ID": str(seen[3].id)})
-    assert resumed.until(story.last) == seen[4:]
+    resumed = Following(client, f"{PATH}?from=0", token, **{"Last-Event-ID": str(events[3].id)})
+    assert resumed.until(story.last) == events[4:]
 
 
-@pytest.mark.parametrize("who", ["bob", "carol", ONLOOKER])
-def test_the_live_form_withholds_what_a_page_withholds(story: Story, clients: Clients, who: str) -> None:
-    events = follow(clients, story.gateway, who, from_=story.first).until(story.last)
-    records = page(clients, story.gateway, who, from_=story.first, limit=story.last + 1 - story.first)["records"]
+@pytest.mark.parametrize("participant", ["bob", "carol", OBSERVER])
+def test_the_live_stream_withholds_the_same_as_a_page(story: Story, clients: Clients, participant: str) -> None:
+    events = follow(clients, story.gateway, participant, from_=story.first).until(story.last)
+    records = page(clients, story.gateway, participant, from_=story.first, limit=story.last + 1 - story.first)[
+        "records"
+    ]
     assert [event.data for event in events if event.id <= story.last] == records
 
 
-def test_a_heartbeat_comes_while_nothing_happens(
+def test_a_heartbeat_comes_while_there_are_no_records(
     gateway: Running, clients: Clients, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(http_journal, "HEARTBEAT_SECONDS", 0.1)
@@ -479,8 +496,8 @@ def test_a_heartbeat_comes_while_nothing_happens(
     assert [following.next(), following.next(), following.ended] == [None, None, False]
 
 
-def test_the_live_form_ends_properly_when_the_gateway_stops(tmp_path: Path, clients: Clients) -> None:
-    with running(tmp_path, SPACE, journal=KEPT) as gateway:
+def test_the_live_stream_ends_properly_when_the_gateway_stops(tmp_path: Path, clients: Clients) -> None:
+    with running(tmp_path, SPACE, journal=JOURNAL) as gateway:
         following = follow(clients, gateway)
         following.until(written(gateway))
         stopping = gateway.stopping()
@@ -488,7 +505,7 @@ def test_the_live_form_ends_properly_when_the_gateway_stops(tmp_path: Path, clie
         stopping.result(PATIENCE)
 
 
-def test_who_is_removed_sees_nothing_of_what_follows(gateway: Running, clients: Clients) -> None:
+def test_a_removed_participant_sees_no_later_records(gateway: Running, clients: Clients) -> None:
     alice = clients.joined(gateway)
     alice.say(kind="space/invite", payload={"participant_id": "eve"})
     alice.envelope("space/invite-ack")
@@ -503,7 +520,7 @@ def test_who_is_removed_sees_nothing_of_what_follows(gateway: Running, clients: 
     assert (answer.status, answer.json["error"]) == (403, "unauthorized")
 
 
-def test_what_a_slow_client_does_not_take_is_not_kept_for_it(
+def test_the_gateway_does_not_buffer_the_journal_for_a_slow_client(
     gateway: Running, clients: Clients, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(http_journal, "SLOW_SECONDS", 0.05)
@@ -519,41 +536,41 @@ def test_what_a_slow_client_does_not_take_is_not_kept_for_it(
     waiting = gateway.until(lambda _: waits_for(gateway, following))
     assert waiting < 4 * http_journal.STEP_BYTES < size * count / 10
     gateway.until(lambda _: not being_read(gateway))
-    found = following.until(last)
-    assert [event.id for event in found] == list(range(start, last + 1))
-    numbers = [int(base64.b64decode(event.data["payload_base64"])[:5]) for event in found]
+    events = following.until(last)
+    assert [event.id for event in events] == list(range(start, last + 1))
+    numbers = [int(base64.b64decode(event.data["payload_base64"])[:5]) for event in events]
     assert numbers == list(range(count))
 
 
 def waits_for(gateway: Running, following: Following) -> int:
-    """Bytes that the gateway holds for a client."""
+    """Bytes that the gateway has buffered for a client."""
     mine = following.client.socket.getsockname()
-    found = [each.transport for each in gateway.server._http.connections]
-    (transport,) = [each for each in found if each.get_extra_info("peername") == mine]
+    transports = [connection.transport for connection in gateway.server._http.connections]
+    (transport,) = [candidate for candidate in transports if candidate.get_extra_info("peername") == mine]
     return transport.get_write_buffer_size()
 
 
 def being_read(gateway: Running) -> list[str]:
-    """The files of the log that this process has open to read, those that were sealed meanwhile too."""
+    """The log files that this process has open for reading, including those that have been sealed since."""
     log = str(journal_in(gateway.config.spaces[0].directory).folder.log)
-    found = []
+    paths = []
     for entry in Path("/proc/self/fd").iterdir():
         with suppress(FileNotFoundError):
             path, info = str(entry.readlink()), Path("/proc/self/fdinfo", entry.name).read_text(encoding="ascii")
             is_written = int(info.partition("flags:")[2].split()[0], 8) & os.O_ACCMODE
             is_log = path.startswith(log) and path.removesuffix(" (deleted)").endswith(".log")
-            found += [path] if is_log and not is_written else []
-    return found
+            paths += [path] if is_log and not is_written else []
+    return paths
 
 
-def test_only_so_many_may_follow_and_who_goes_makes_room(
+def test_the_number_of_live_readers_is_limited_and_a_disconnect_makes_room(
     gateway: Running, clients: Clients, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(http_journal, "LIVE_READERS", 1)
     token = token_of(gateway, "alice")
 
     def admitted() -> Raw:
-        """Whoever followed before may not be gone for good yet."""
+        """Retry: the gateway may not have noticed yet that an earlier reader has disconnected."""
         deadline = time.monotonic() + PATIENCE
         while ask(client := clients.raw(gateway), "GET", PATH, token, **LIVE).status != 200:
             assert time.monotonic() < deadline
@@ -566,14 +583,14 @@ def test_only_so_many_may_follow_and_who_goes_makes_room(
     assert admitted() is not first
 
 
-def test_the_head_of_the_live_form_has_no_end_to_wait_for(gateway: Running, clients: Clients) -> None:
+def test_a_head_request_for_the_live_stream_ends_immediately(gateway: Running, clients: Clients) -> None:
     client = clients.raw(gateway)
     answer = ask(client, "HEAD", PATH, token_of(gateway, "alice"), **LIVE)
     assert (answer.status, answer.headers["content-type"].partition(";")[0]) == (200, "text/event-stream")
     assert ask(client, "GET", "/health").status == 200
 
 
-# What the OpenAPI document says of it
+# Conformance to the OpenAPI document
 
 
 api = schemathesis.openapi.from_dict(document())
@@ -581,37 +598,39 @@ api.config.generation.update(modes=list(schemathesis.GenerationMode))
 
 
 @api.include(path_regex="^/spaces").parametrize()
-@few
-def test_who_has_a_token_is_answered_as_described_and_by_it_alone(case: Case[Any], story: Story) -> None:
+@FEW
+def test_answers_to_a_valid_token_match_the_document_and_other_tokens_are_refused(
+    case: Case[Any], story: Story
+) -> None:
     case.path_parameters["id"] = "demo"
     own = {"Authorization": f"Bearer {token_of(story.gateway, 'bob')}"}
     case.call_and_validate(base_url=address(story.gateway), headers=own, checks=[*CHECKS, ignored_auth])
 
 
-def test_the_examples_are_what_is_answered(tmp_path: Path, clients: Clients) -> None:
+def test_the_examples_are_real_answers(tmp_path: Path, clients: Clients) -> None:
     people = {"alice": ANYTHING, "bob": [{"kind": "chat"}]}
-    with running(tmp_path, {**SPACE, "participants": people}, journal=KEPT) as gateway:
+    with running(tmp_path, {**SPACE, "participants": people}, journal=JOURNAL) as gateway:
         alice = clients.joined(gateway)
         alice.say(id="c-1", kind="chat", payload={"text": "hello"})
         alice.say(kind="chat", payload={"text": ""})
         alice.envelope("system/error")
         assert written(gateway) == 6
-        answered = page(clients, gateway, "bob", from_=5)
+        body = page(clients, gateway, "bob", from_=5)
         (event,) = follow(clients, gateway, "bob", from_=6).until(6)
         clients.close()
-    assert timeless(answered) == timeless(PAGE)
-    assert list(answered["records"][0]) == list(PAGE["records"][0])
-    assert event.data == answered["records"][1]
+    assert timeless(body) == timeless(PAGE)
+    assert list(body["records"][0]) == list(PAGE["records"][0])
+    assert event.data == body["records"][1]
 
 
 def timeless(value: Any) -> Any:
-    """Without what the clock says."""
+    """The value without its timestamps."""
     if isinstance(value, dict):
-        return {name: timeless(each) for name, each in value.items() if name not in ("time", "ts")}
-    return [timeless(each) for each in value] if isinstance(value, list) else value
+        return {name: timeless(part) for name, part in value.items() if name not in ("time", "ts")}
+    return [timeless(part) for part in value] if isinstance(value, list) else value
 
 
-def test_the_examples_fit_their_schema() -> None:
+def test_the_examples_match_their_schema() -> None:
     schema = {"$ref": "#/components/schemas/JournalPage", "components": document()["components"]}
     jsonschema_rs.validate(schema, PAGE)
     fields = dict(line.split(": ", 1) for line in EVENT.removesuffix("\n\n").split("\n"))

@@ -1,4 +1,4 @@
-"""The OpenAPI document says what the HTTP door does: schemathesis asks a running gateway all that stands in it."""
+"""The OpenAPI document describes the HTTP API: schemathesis sends requests from it to a running gateway."""
 
 import re
 from collections.abc import Iterator
@@ -49,7 +49,7 @@ REFERENCE = Path(__file__).resolve().parents[3] / "docs" / "protocol.md"
 
 @pytest.fixture(scope="module")
 def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
-    # Wrong tokens are tried all the time, and each waits for its answer.
+    # Many requests have a wrong token, and each waits for its answer.
     with running(tmp_path_factory.mktemp("space"), SPACE, timeouts=Timeouts(failed_join_seconds=0.01)) as started:
         yield started
 
@@ -60,12 +60,12 @@ def clients() -> Iterator[Clients]:
         yield connected
 
 
-# Everything that stands in it is so
+# The gateway does what the document says
 
 
 api = schemathesis.openapi.from_dict(document())
 api.config.generation.update(modes=list(schemathesis.GenerationMode))
-few = examples(15, allow=[HealthCheck.filter_too_much, HealthCheck.function_scoped_fixture])
+FEW = examples(15, allow=[HealthCheck.filter_too_much, HealthCheck.function_scoped_fixture])
 
 
 def address(gateway: Running) -> str:
@@ -73,14 +73,14 @@ def address(gateway: Running) -> str:
 
 
 @api.parametrize()
-@few
-def test_a_stranger_is_answered_as_described(case: Case[Any], gateway: Running) -> None:
+@FEW
+def test_answers_without_a_token_match_the_document(case: Case[Any], gateway: Running) -> None:
     case.call_and_validate(base_url=address(gateway), checks=CHECKS)
 
 
 @api.include(path_regex="^/participants").parametrize()
-@few
-def test_a_participant_is_answered_as_described_and_by_its_token_alone(case: Case[Any], gateway: Running) -> None:
+@FEW
+def test_answers_to_a_participant_match_the_document_and_need_its_token(case: Case[Any], gateway: Running) -> None:
     own = {"Authorization": f"Bearer {gateway.token('alice')}"}
     if "participant" in case.operation.path:
         case.path_parameters["participant"] = "alice"
@@ -88,7 +88,7 @@ def test_a_participant_is_answered_as_described_and_by_its_token_alone(case: Cas
     case.call_and_validate(base_url=address(gateway), headers=own, checks=[*CHECKS, ignored_auth])
 
 
-# What it says, and whether it says everything
+# The document is complete
 
 
 def operations() -> Iterator[tuple[str, str, dict[str, Any]]]:
@@ -97,7 +97,7 @@ def operations() -> Iterator[tuple[str, str, dict[str, Any]]]:
             yield path, method, described[method]
 
 
-def test_every_endpoint_stands_in_it_and_no_other(gateway: Running) -> None:
+def test_the_document_has_exactly_the_endpoints_of_the_gateway(gateway: Running) -> None:
     routes = HttpApi(gateway.gateway).app().routes
     served = {
         (route.path, method.lower())
@@ -108,7 +108,7 @@ def test_every_endpoint_stands_in_it_and_no_other(gateway: Running) -> None:
     assert {(path, method) for path, method, _ in operations()} == served
 
 
-def test_every_endpoint_stands_in_the_reference_too() -> None:
+def test_the_reference_has_exactly_the_endpoints_of_the_document() -> None:
     _, _, section = REFERENCE.read_text(encoding="utf-8").partition("\n## HTTP\n")
     listed = re.findall(r"^\| `(GET|POST) (/[^\[?` ]*)", section.partition("\n## ")[0], re.MULTILINE)
     described = {(method.upper(), path.replace("{participant}", "{id}")) for path, method, _ in operations()}
@@ -123,38 +123,38 @@ def test_the_list_of_codes_is_complete_and_each_has_its_status() -> None:
     assert by_status[413] == ["message_too_large"]
 
 
-def test_every_schema_is_one() -> None:
+def test_every_schema_is_a_valid_json_schema() -> None:
     for schema in document()["components"]["schemas"].values():
         jsonschema_rs.meta.validate({"$schema": "https://json-schema.org/draft/2020-12/schema", **schema})
 
 
-def test_whatever_is_referred_to_is_there() -> None:
-    found: set[str] = set()
+def test_every_reference_in_the_document_resolves() -> None:
+    references: set[str] = set()
 
     def collect(value: Any) -> None:
         if isinstance(value, dict):
-            found.update([value["$ref"]] if "$ref" in value else [])
-            for each in value.values():
-                collect(each)
+            references.update([value["$ref"]] if "$ref" in value else [])
+            for part in value.values():
+                collect(part)
         elif isinstance(value, list):
-            for each in value:
-                collect(each)
+            for part in value:
+                collect(part)
 
     collect(document())
-    assert found
-    for reference in found:
+    assert references
+    for reference in references:
         place: Any = document()
         for key in reference.removeprefix("#/").split("/"):
             place = place[key]
 
 
-def test_who_needs_a_token_is_told_so() -> None:
+def test_operations_that_need_a_token_declare_it() -> None:
     secured = {path for path, _, operation in operations() if operation.get("security") == [{"bearer": []}]}
     assert secured == {path for path, _, operation in operations() if "401" in operation["responses"]}
     assert document()["components"]["securitySchemes"]["bearer"]["scheme"] == "bearer"
 
 
-# Its examples work as they stand
+# The examples work unchanged
 
 
 def post(clients: Clients, gateway: Running, path: str, example: Example) -> None:
@@ -165,7 +165,7 @@ def post(clients: Clients, gateway: Running, path: str, example: Example) -> Non
         assert answer.json[name] == example.answer[name]
 
 
-def test_every_message_of_the_examples_is_answered_as_described(tmp_path: Path, clients: Clients) -> None:
+def test_every_example_message_gets_the_documented_answer(tmp_path: Path, clients: Clients) -> None:
     with running(tmp_path, SPACE) as gateway:
         clients.joined(gateway, "bob")
         for example in MESSAGES:
@@ -173,17 +173,17 @@ def test_every_message_of_the_examples_is_answered_as_described(tmp_path: Path, 
         clients.close()
 
 
-def test_every_explanation_of_the_examples_is_given(tmp_path: Path, clients: Clients) -> None:
+def test_every_example_explanation_is_the_real_answer(tmp_path: Path, clients: Clients) -> None:
     with running(tmp_path, SPACE) as gateway:
         for example in EXPLAINED:
             post(clients, gateway, "/participants/bob/explain", example)
 
 
 @pytest.mark.parametrize(("path", "examples"), [("messages", MESSAGES), ("explain", EXPLAINED)])
-def test_an_example_stands_under_its_status_and_fits_the_schema(path: str, examples: tuple[Example, ...]) -> None:
+def test_an_example_is_listed_under_its_status_and_matches_the_schema(path: str, examples: tuple[Example, ...]) -> None:
     operation = document()["paths"][f"/participants/{{participant}}/{path}"]["post"]
-    asked = operation["requestBody"]["content"]["application/json"]["examples"]
-    assert list(asked) == [example.name for example in examples]
+    request_examples = operation["requestBody"]["content"]["application/json"]["examples"]
+    assert list(request_examples) == [example.name for example in examples]
     for example in examples:
         described = operation["responses"][str(example.status)]["content"]["application/json"]
         assert described["examples"][example.name]["value"] == example.answer
@@ -194,7 +194,7 @@ def test_an_example_stands_under_its_status_and_fits_the_schema(path: str, examp
 ENVELOPE = "#/components/schemas/Envelope"
 
 
-def test_the_document_is_the_same_for_everybody(tmp_path: Path, clients: Clients) -> None:
+def test_the_document_needs_no_token(tmp_path: Path, clients: Clients) -> None:
     with running(tmp_path) as gateway:
         answer = ask(clients.raw(gateway), "GET", "/openapi.json")
         assert (answer.status, answer.json) == (200, document())

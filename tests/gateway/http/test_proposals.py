@@ -29,8 +29,8 @@ def post(clients: Clients, gateway: Running, envelope: Any) -> Any:
 
 
 def read(clients: Clients, gateway: Running, position: object, token: str | None = "bob", space: str = "lab") -> Answer:
-    held = gateway.token(token) if token == "bob" else token
-    return ask(clients.raw(gateway), "GET", f"/spaces/{space}/proposals/{position}", held)
+    used_token = gateway.token(token) if token == "bob" else token
+    return ask(clients.raw(gateway), "GET", f"/spaces/{space}/proposals/{position}", used_token)
 
 
 @pytest.mark.parametrize("space", ["lab", "default"])
@@ -38,19 +38,24 @@ def test_an_open_proposal_is_read_with_its_payload(gateway: Running, clients: Cl
     stamp = post(clients, gateway, PROPOSAL)["proposal"]
     answer = read(clients, gateway, stamp["position"], space=space)
     assert (answer.status, answer.headers["cache-control"]) == (200, "no-store")
-    told = answer.json
-    assert (told["id"], told["from"], told["to"], told["payload"]) == ("p-1", "alice", ["files"], PROPOSAL["payload"])
-    assert {name: told[name] for name in stamp} == stamp
+    proposal = answer.json
+    assert (proposal["id"], proposal["from"], proposal["to"], proposal["payload"]) == (
+        "p-1",
+        "alice",
+        ["files"],
+        PROPOSAL["payload"],
+    )
+    assert {name: proposal[name] for name in stamp} == stamp
 
 
-def test_a_closed_one_says_what_has_become_of_it(gateway: Running, clients: Clients) -> None:
+def test_a_closed_proposal_is_answered_with_its_outcome(gateway: Running, clients: Clients) -> None:
     position = post(clients, gateway, PROPOSAL)["proposal"]["position"]
     withdrawal = {"id": "w-1", "kind": "mcp/withdraw", "correlation_id": ["p-1"], "payload": {}}
     post(clients, gateway, withdrawal)
     answer = read(clients, gateway, position)
     assert (answer.status, answer.json["error"]) == (409, "proposal_closed")
-    told = {name: answer.json[name] for name in ("outcome", "by", "request", "position")}
-    assert told == {"outcome": "withdrawn", "by": "alice", "request": "w-1", "position": position}
+    outcome = {name: answer.json[name] for name in ("outcome", "by", "request", "position")}
+    assert outcome == {"outcome": "withdrawn", "by": "alice", "request": "w-1", "position": position}
 
 
 @pytest.mark.parametrize(
@@ -64,7 +69,7 @@ def test_a_closed_one_says_what_has_become_of_it(gateway: Running, clients: Clie
         (1, "wrong", 403, "unauthorized"),
     ],
 )
-def test_other_questions_are_refused(
+def test_a_request_for_another_position_or_with_another_token_is_refused(
     gateway: Running, clients: Clients, position: object, token: str | None, status: int, code: str
 ) -> None:
     answer = read(clients, gateway, position, token)

@@ -1,4 +1,4 @@
-"""`/health` says that the process answers, `/ready` whether it takes work: before, while and after it serves."""
+"""`/health` reports that the process runs, `/ready` whether it accepts work: before, during and after service."""
 
 import asyncio
 import statistics
@@ -20,7 +20,7 @@ from tests.gateway.raw import BINARY, Raw, Running, closing, frame, running, upg
 MAILS = "/participants/alice/messages"
 CHAT = {"kind": "chat", "payload": {"text": "hello"}}
 USUAL_SECONDS = 0.3
-"""In which `/health` answers under a flood, even on a busy machine: some 10 ms on an idle one."""
+"""Limit for an answer of `/health` during a flood, even on a busy machine; on an idle one it takes some 10 ms."""
 
 
 @pytest.fixture
@@ -30,7 +30,7 @@ def clients() -> Iterator[Clients]:
 
 
 def get(gateway: Gateway, path: str) -> tuple[int, Any]:
-    """Ask a gateway's application, without a server."""
+    """Send a request to a gateway's application, without a server."""
     sent: list[Any] = []
 
     async def receive() -> Any:
@@ -44,7 +44,7 @@ def get(gateway: Gateway, path: str) -> tuple[int, Any]:
     return sent[0]["status"], msgspec.json.decode(sent[1]["body"])
 
 
-def test_a_gateway_that_serves_is_ready_and_says_of_what(tmp_path: Path, clients: Clients) -> None:
+def test_a_gateway_that_serves_is_ready_and_lists_its_checks(tmp_path: Path, clients: Clients) -> None:
     with running(tmp_path) as gateway:
         answer = ask(clients.raw(gateway), "GET", "/ready")
         assert (answer.status, answer.json) == (
@@ -64,11 +64,11 @@ def test_a_gateway_is_not_ready_before_its_spaces_are_open_and_it_listens(tmp_pa
     with running(tmp_path) as other:
         gateway = Gateway(other.config, other.tokens)
     gateway.readiness.phase = "ready"
-    status, told = get(gateway, "/ready")
-    assert (status, told) == (503, {"status": "not_ready", "checks": {"spaces": "lab", "journal": "ok"}})
+    status, body = get(gateway, "/ready")
+    assert (status, body) == (503, {"status": "not_ready", "checks": {"spaces": "lab", "journal": "ok"}})
 
 
-def test_a_gateway_whose_listener_is_gone_is_not_ready(tmp_path: Path, clients: Clients) -> None:
+def test_a_gateway_that_has_stopped_listening_is_not_ready(tmp_path: Path, clients: Clients) -> None:
     with running(tmp_path) as gateway:
         client = clients.raw(gateway)
         assert ask(client, "GET", "/ready").status == 200
@@ -81,13 +81,13 @@ def test_a_gateway_whose_listener_is_gone_is_not_ready(tmp_path: Path, clients: 
         assert (answer.status, answer.json["checks"]["listening"]) == (503, "not listening")
 
 
-def test_while_it_stops_whoever_is_still_connected_is_told(tmp_path: Path, clients: Clients) -> None:
+def test_open_connections_get_the_phase_while_the_gateway_stops(tmp_path: Path, clients: Clients) -> None:
     with running(tmp_path) as gateway:
         token = gateway.token("alice")
         silent = clients.joined(gateway)
         asking, upgrading, posting = clients.raw(gateway), clients.raw(gateway), clients.raw(gateway)
-        for each in (asking, upgrading, posting):
-            assert ask(each, "GET", "/ready").status == 200
+        for client in (asking, upgrading, posting):
+            assert ask(client, "GET", "/ready").status == 200
         stopping = gateway.stopping()
         assert silent.echo().code == 1001  # it does not answer, so the gateway waits for it
         answer = ask(asking, "GET", "/ready")
@@ -104,7 +104,7 @@ def test_while_it_stops_whoever_is_still_connected_is_told(tmp_path: Path, clien
         assert asking.rest() == b""
 
 
-def test_a_message_whose_body_comes_when_it_stops_is_refused(tmp_path: Path, clients: Clients) -> None:
+def test_a_message_whose_body_arrives_during_the_stop_is_refused(tmp_path: Path, clients: Clients) -> None:
     with running(tmp_path) as gateway:
         silent, posting = clients.joined(gateway, "bob"), clients.raw(gateway)
         body = msgspec.json.encode(CHAT)
@@ -119,7 +119,7 @@ def test_a_message_whose_body_comes_when_it_stops_is_refused(tmp_path: Path, cli
         stopping.result(5)
 
 
-def test_each_check_can_make_a_gateway_unready_and_says_why() -> None:
+def test_each_check_can_make_a_gateway_unready_and_gives_the_reason() -> None:
     readiness = Readiness()
     faults: dict[str, str | None] = {"journal": "the disk is full", "spaces": None}
     readiness.need("journal", lambda: faults["journal"])
@@ -134,7 +134,7 @@ def test_each_check_can_make_a_gateway_unready_and_says_why() -> None:
 
 
 @pytest.mark.parametrize("phase", ["starting", "stopping"])
-def test_no_work_is_taken_before_and_after(phase: Any) -> None:
+def test_work_is_refused_before_and_after_service(phase: Any) -> None:
     readiness = Readiness()
     readiness.phase = phase
     with pytest.raises(JournalUnavailable, match=phase):
@@ -142,7 +142,7 @@ def test_no_work_is_taken_before_and_after(phase: Any) -> None:
 
 
 def flood(client: Raw, stream: bytes, enough: threading.Event) -> None:
-    """Frames as fast as the kernel takes them; what comes back is read, so that nobody is a slow reader."""
+    """Send frames as fast as the kernel accepts them, and read the echoes, so that this is not a slow reader."""
     many = frame(BINARY, stream + b"x" * 100) * 200
     client.socket.settimeout(None)
     reading = threading.Thread(target=client.rest, daemon=True)
@@ -163,13 +163,13 @@ def test_health_is_answered_while_frames_flood_in(tmp_path: Path, clients: Clien
         gateway.until(lambda it: it.first_hub.space.state.frames["echo"] > 1000)
         seconds, before = list[float](), frames(gateway)
         for _ in range(20):
-            begun = time.monotonic()
+            started = time.monotonic()
             assert ask(asking, "GET", "/health").status == 200
-            seconds.append(time.monotonic() - begun)
+            seconds.append(time.monotonic() - started)
         assert frames(gateway) > before
         enough.set()
         flooding.join(10)
-        assert statistics.median(seconds) < USUAL_SECONDS  # no single one may outlast the socket's time-out
+        assert statistics.median(seconds) < USUAL_SECONDS  # each answer must come within the socket's time-out
 
 
 def frames(gateway: Running) -> int:
