@@ -23,7 +23,7 @@ from mew.journal.block_format import FrameBatch, JournalEntry
 from mew.journal.layout import JournalFolder
 from mew.journal.sealing import seal_log
 from mew.journal.wal import LogWriter, read_blocks
-from mew.pipeline import java
+from mew.pipeline.java import find_java
 from mew.protocol.records import Record
 
 SPACE = "007"
@@ -141,7 +141,7 @@ def test_spark_reads_them_as_they_are(journal: Journal, tmp_path: Path) -> None:
     rows, types = tmp_path / "rows.arrow", tmp_path / "types.json"
     script = Path(__file__).with_name("spark_reading.py")
     command = [sys.executable, *map(str, (script, journal.root, rows, types))]
-    environment = {**os.environ, "JAVA_HOME": str(java.find().home), "PYSPARK_PYTHON": sys.executable}
+    environment = {**os.environ, "JAVA_HOME": str(find_java().home), "PYSPARK_PYTHON": sys.executable}
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert msgspec.json.decode(types.read_bytes()) == typed("bigint", "timestamp", "string", "binary")

@@ -18,7 +18,7 @@ ON_SPARK: Final = (
     "jobs/test_watching_on_spark.py",
     "spark/test_spread.py",
     "spark/test_session.py",
-    "spark/test_archive.py",
+    "spark/test_class_archive.py",
     "lookup/test_exporting_on_spark.py",
 )
 """They use the session that all share; one that is missing here has a worker start a second one."""
@@ -33,7 +33,7 @@ LONG: Final = (
     "jobs/test_audit.py",
     "jobs/test_truth.py",
     "jobs/test_cut.py",
-    "spark/test_connectors.py",
+    "spark/test_jars.py",
     "jobs/test_killed.py",
     "lake/test_compaction.py",
     "lookup/test_exporting.py",

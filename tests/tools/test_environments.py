@@ -231,7 +231,7 @@ def build_editable(folder, config_settings=None, metadata_directory=None):
         wheel.writestr("project-1.dist-info/RECORD", "project.pth,,\\n")
     return "project-1-py3-none-any.whl"
 """
-CONNECTORS: Final = """
+SPARK_SETUP: Final = """
 import sys
 from pathlib import Path
 
@@ -247,8 +247,9 @@ def test_what_the_project_brought_is_brought_again_without_the_packages(
     for file, text in {
         "pyproject.toml": '[build-system]\nrequires = []\nbuild-backend = "backend"\nbackend-path = ["."]\n',
         "backend.py": BACKEND,
-        "src/mew/pipeline/connectors.py": CONNECTORS,
-        "src/mew/pipeline/archive.py": "",
+        "src/mew/__main__.py": SPARK_SETUP,
+        "src/mew/pipeline/jars.py": "",
+        "src/mew/pipeline/class_archive.py": "",
     }.items():
         (tree.root / file).parent.mkdir(parents=True, exist_ok=True)
         (tree.root / file).write_text(text, encoding="utf-8")
@@ -257,7 +258,7 @@ def test_what_the_project_brought_is_brought_again_without_the_packages(
     jar = project.folder / "share" / "mew" / "a.jar"
     steps = {
         tree.site_packages / "project.pth": "installing the project itself, editable",
-        jar: "fetching the jars that Spark needs, checksums checked",
+        jar: "fetching the jars that Spark needs, checksums checked, and making its archive of classes",
     }
     for lost, step in steps.items():
         lost.unlink()

@@ -209,10 +209,8 @@ class Setup:
         self._check()
 
     def _fetch_spark(self) -> None:
-        self._progress.step("fetching the jars that Spark needs, checksums checked")
-        self._run([self.python, "-I", "-m", "mew.pipeline.connectors"], "Fetching the jars for Spark")
-        self._progress.step("making the archive of classes that lets Spark start faster")
-        self._run([self.python, "-I", "-m", "mew.pipeline.archive"], "Making the archive of classes")
+        self._progress.step("fetching the jars that Spark needs, checksums checked, and making its archive of classes")
+        self._run([self.python, "-I", "-m", "mew", "pipeline", "setup"], "Setting up Spark")
 
     def make(self, wanted_python: str = "") -> None:
         """Bring the environment to what it must be. Nothing happens if it is that already."""

@@ -30,4 +30,4 @@ ENVIRONMENTS: Final = (
     Environment(".venv-try", ("requirements/server.txt",)),
 )
 PROJECT_SOURCES: Final = ("pyproject.toml",)
-SPARK_SOURCES: Final = ("src/mew/pipeline/connectors.py", "src/mew/pipeline/archive.py")
+SPARK_SOURCES: Final = ("src/mew/pipeline/jars.py", "src/mew/pipeline/class_archive.py")

@@ -1,6 +1,6 @@
-"""Opens and closes Spark: one session a process, quiet, on the Java and with the jars that were found.
+"""Opens and closes Spark: one quiet session per process, on the Java and with the jars of this machine.
 
-Knows how Spark is started, not what for: no table, no read, no write.
+It does not read or write tables.
 """
 
 import os
@@ -25,8 +25,10 @@ from pyspark.sql import SparkSession
 
 import mew
 from mew.errors import MewError
-from mew.pipeline import archive, connectors, java
-from mew.pipeline.settings import PipelineSettings
+from mew.pipeline import class_archive
+from mew.pipeline.jars import find_jars
+from mew.pipeline.java import Java, find_java
+from mew.pipeline.settings import PipelineSettings, machine_memory, memory_bytes
 
 LOGS: Final = "_logs"
 ENDING_SECONDS: Final = 20
@@ -39,6 +41,15 @@ _LOG_SETTINGS: Final = Path(__file__).with_name("log4j2.properties")
 _HERE: Final = "127.0.0.1"
 _NOT_OURS: Final = ("SPARK_REMOTE", "SPARK_CONNECT_MODE_ENABLED", "SPARK_API_MODE", "PYSPARK_GATEWAY_PORT")
 """Variables that make PySpark use a Spark that another program has started."""
+UI_PORTS: Final = range(4040, 4057)
+"""Where Spark looks for a free port for its web UI. If there is none, its JVM ends, and only its log says why."""
+_TOO_LITTLE_MEMORY: Final = re.compile(
+    r"reserve (?:enough space|memory)|allocate (?:memory|metaspace|\w+ heap)|insufficient memory|maximum heap"
+    r"|OutOfMemoryError|without a message",
+    re.IGNORECASE,
+)
+_SILENT_END: Final = "its JVM ended without a message"
+"""The system kills a process in this way when memory runs out."""
 _TABLES: Final = {
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
@@ -146,6 +157,9 @@ def one_line(error: BaseException) -> str:
     causes = re.findall(r"^Caused by: (\S+: .+)$", text, re.MULTILINE)
     thrown = re.findall(r"^: (\S+(?:Exception|Error): .+)$", text, re.MULTILINE)
     line = [*(text.strip().splitlines() or [type(error).__name__])[:1], *thrown[:1], *causes][-1]
+    out_of_memory = re.search(r"OutOfMemoryError: ([^\n]+)", text)
+    if out_of_memory is not None:
+        return f"Spark has too little memory ({out_of_memory[1].strip()}): raise pipeline.driver_memory in space.yaml"
     return re.sub(r"^(?:[\w$]+\.)+(?=[\w$]+(?:Exception|Error|Throwable)\b)", "", line).strip()
 
 
@@ -163,15 +177,18 @@ def _differences(wanted: SessionOptions) -> str:
 
 def _start(wanted: SessionOptions, lake: Path) -> SparkSession:
     _end_jvm()  # one that a stopped session has left has its settings, not ours
+    _check_memory(wanted.settings)
+    if wanted.ui:
+        _check_ui_ports(_HERE if _is_here(wanted.master) else "0.0.0.0")
     _reach(wanted.master)
-    found = java.find()
+    java = find_java()
     conf = SparkConf(loadDefaults=False)
-    for name, value in spark_settings(wanted, lake, found).items():
+    for name, value in spark_settings(wanted, lake, java).items():
         conf.set(name, value)
     log, jvm_log = log_files(lake)
     log.parent.mkdir(parents=True, exist_ok=True)
     environment = {
-        "JAVA_HOME": str(found.home),
+        "JAVA_HOME": str(java.home),
         "SPARK_HOME": str(Path(pyspark.__file__).parent),
         "MEW_SPARK_LOG": str(log.resolve()),
         "PYSPARK_PYTHON": _workers_python(wanted.master),
@@ -179,7 +196,7 @@ def _start(wanted: SessionOptions, lake: Path) -> SparkSession:
         **({"SPARK_LOCAL_IP": _HERE} if _is_here(wanted.master) else {}),
     }
     with _environment(environment), _jvm_output(jvm_log) as output, _own_interrupts():
-        session = _connect(conf, output, jvm_log)
+        session = _connect(conf, output, jvm_log, wanted.settings)
     try:
         _await_worker(session, wanted)
     except BaseException:
@@ -188,8 +205,32 @@ def _start(wanted: SessionOptions, lake: Path) -> SparkSession:
     return session
 
 
-def _connect(conf: SparkConf, output: IO[bytes], jvm_log: Path) -> SparkSession:
-    said_before = output.tell()
+def _check_memory(settings: PipelineSettings) -> None:
+    """Raise `SparkStartError` if the driver may use more memory than the machine has: the system would kill it."""
+    memory = machine_memory()
+    if memory_bytes(settings.driver_memory) > memory:
+        raise SparkStartError(
+            f"too little memory: pipeline.driver_memory is {settings.driver_memory}, and this machine has "
+            f"{memory // 2**20}m. Set pipeline.driver_memory to at most half of that in space.yaml"
+        )
+
+
+def _check_ui_ports(host: str) -> None:
+    """Raise `SparkStartError` if every port for the web UI is occupied."""
+    for port in UI_PORTS:
+        try:
+            socket.create_server((host, port)).close()
+        except OSError:
+            continue
+        return
+    raise SparkStartError(
+        f"Spark's web UI needs a free port, and all from {UI_PORTS[0]} to {UI_PORTS[-1]} are occupied: "
+        "end a program that uses one of them, or start without --ui"
+    )
+
+
+def _connect(conf: SparkConf, output: IO[bytes], jvm_log: Path, settings: PipelineSettings) -> SparkSession:
+    length_before = output.tell()
     try:
         gateway = launch_gateway(conf, {"stdout": output, "stderr": subprocess.STDOUT})  # type: ignore[no-untyped-call]
         SparkContext(conf=conf, gateway=gateway)
@@ -198,20 +239,32 @@ def _connect(conf: SparkConf, output: IO[bytes], jvm_log: Path) -> SparkSession:
         why = one_line(error)  # as long as Java can be asked
         _end_jvm()
         if "JAVA_GATEWAY_EXITED" in why:
-            why = _first_complaint(jvm_log.read_bytes()[said_before:]) or why
-        raise SparkStartError(f"Spark did not start: {why} (more in {jvm_log.parent})") from error
+            why = _first_complaint(jvm_log.read_bytes()[length_before:]) or _SILENT_END
+        raise SparkStartError(
+            f"Spark did not start: {_start_problem(why, settings)} (more in {jvm_log.parent})"
+        ) from error
     except BaseException:
         _end_jvm()
         raise
 
 
-def _first_complaint(said: bytes) -> str:
-    """What a JVM that did not come up has against it, in its first two lines; what follows is how it goes down."""
-    lines = (line.strip() for line in said.decode(errors="replace").splitlines())
+def _start_problem(why: str, settings: PipelineSettings) -> str:
+    """The reason of a failed start, with what to do if the reason is memory."""
+    if _TOO_LITTLE_MEMORY.search(why):
+        return (
+            f"too little memory for a driver with {settings.driver_memory} ({why}): end other programs, "
+            "or set pipeline.driver_memory to less in space.yaml"
+        )
+    return why
+
+
+def _first_complaint(output: bytes) -> str:
+    """The first two lines of a JVM that did not start: they have the reason."""
+    lines = (line.strip() for line in output.decode(errors="replace").splitlines())
     return ": ".join([line for line in lines if line and not line.startswith("WARNING:")][:2])
 
 
-def spark_settings(wanted: SessionOptions, lake: Path, found: java.Java) -> dict[str, str]:
+def spark_settings(wanted: SessionOptions, lake: Path, java: Java) -> dict[str, str]:
     """The options of Spark."""
     here = _is_here(wanted.master)
     cores = os.cpu_count() or 1
@@ -222,9 +275,9 @@ def spark_settings(wanted: SessionOptions, lake: Path, found: java.Java) -> dict
         "spark.driver.memory": wanted.settings.driver_memory,
         "spark.executor.memory": wanted.settings.worker_memory,
         "spark.driver.maxResultSize": "0",
-        "spark.driver.extraJavaOptions": _java_options(found, wanted.java_options),
+        "spark.driver.extraJavaOptions": _java_options(java, wanted.java_options),
         "spark.executorEnv.PYTHONPATH": os.pathsep.join(_import_roots()),
-        "spark.jars": ",".join(jar.as_uri() for jar in connectors.jars()),
+        "spark.jars": ",".join(jar.as_uri() for jar in find_jars()),
         "spark.sql.warehouse.dir": (lake.resolve() / "_warehouse").as_uri(),
         "spark.ui.enabled": str(wanted.ui).lower(),
         "spark.ui.showConsoleProgress": "false",
@@ -233,11 +286,11 @@ def spark_settings(wanted: SessionOptions, lake: Path, found: java.Java) -> dict
     }
 
 
-def _java_options(found: java.Java, more: tuple[str, ...]) -> str:
+def _java_options(java: Java, more: tuple[str, ...]) -> str:
     options = [f"-Dlog4j2.configurationFile={_LOG_SETTINGS.as_uri()}", "-XX:-UsePerfData", *more]
-    classes = archive.find(found)
-    if classes is not None:
-        options.append(archive.using(found, classes))
+    archive = class_archive.find_archive(java)
+    if archive is not None:
+        options.append(class_archive.use_option(java, archive))
     # Quoted as Spark's launcher reads it: a folder's name may have a space.
     return " ".join('"' + re.sub(r'(["\\])', r"\\\1", option) + '"' for option in options)
 

@@ -38,6 +38,11 @@ def _container_limits() -> Iterator[int]:
             continue
 
 
+def memory_bytes(amount: str) -> int:
+    """The bytes of an amount such as `512m` or `4g`."""
+    return int(amount[:-1]) * (2**20 if amount[-1] == "m" else 2**30)
+
+
 def default_memory() -> str:
     """Half of the machine's memory, within bounds."""
     half = min(max(machine_memory() // 2, LEAST_MEMORY), MOST_MEMORY)
@@ -67,8 +72,7 @@ class PipelineSettings(msgspec.Struct, frozen=True, kw_only=True):
             value = getattr(self, name)
             if not _MEMORY.fullmatch(value):
                 raise BadSetting(f"pipeline.{name} is {value!r}, not an amount like '512m' or '4g'")
-            amount = int(value[:-1]) * (2**20 if value[-1] == "m" else 2**30)
-            if amount < LEAST_MEMORY:
+            if memory_bytes(value) < LEAST_MEMORY:
                 raise BadSetting(f"pipeline.{name} is {value!r}: Spark needs at least {LEAST_MEMORY // 2**20}m")
         if not all(name.strip() for name in self.typed):
             raise BadSetting("pipeline.typed has an empty name: it lists formats by id, slug or fingerprint")

@@ -1,21 +1,25 @@
-"""Where things are kept that are made once for an environment and used by every run: jars, a Java, a class archive.
+"""Folders that are made once for an environment and used by every run: jars, a Java, a class archive.
 
-Each is a folder that appears whole or not at all, also with concurrent creators. The creator decides about its content.
+Each folder appears complete or not at all, also with concurrent creators. The creator decides about its content.
 """
 
+import errno
 import os
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Final
 
 from mew._internal.files import FileLock
 from mew.errors import MewError
 
+DISK_ERRORS: Final = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO)
+
 
 class NowhereToKeep(MewError):
-    """Neither the environment nor the user's cache can be written to."""
+    """Neither the environment nor the user's cache can be written to, or the disk is full."""
 
 
 def places() -> tuple[Path, ...]:
@@ -25,15 +29,12 @@ def places() -> tuple[Path, ...]:
 
 
 def find_cached(name: str, is_whole: Callable[[Path], bool] = Path.is_dir) -> Path | None:
-    """The folder of a name, where it is there and whole."""
+    """The folder of a name, if there is a complete one."""
     return next((place / name for place in places() if is_whole(place / name)), None)
 
 
 def build_cached(name: str, fill: Callable[[Path], None], is_whole: Callable[[Path], bool] = Path.is_dir) -> Path:
-    """The folder of a name; if need be it is made, by filling an empty one that then takes its place.
-
-    What is there but not whole is replaced.
-    """
+    """The folder of a name. If it is missing or incomplete, a new one is filled and takes its place."""
     found = find_cached(name, is_whole)
     if found is not None:
         return found
@@ -41,7 +42,12 @@ def build_cached(name: str, fill: Callable[[Path], None], is_whole: Callable[[Pa
     folder = place / name
     with _alone(folder):
         if not is_whole(folder):  # the previous holder of the lock may have created it
-            _replace(folder, fill)
+            try:
+                _replace(folder, fill)
+            except OSError as error:
+                if error.errno not in DISK_ERRORS:
+                    raise
+                raise NowhereToKeep(f"{folder}: cannot be written: {error.strerror}") from None
     return folder
 
 

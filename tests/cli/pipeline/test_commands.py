@@ -62,6 +62,26 @@ def test_a_run_on_spark_says_what_it_did_and_a_second_has_nothing_to_do(made: tu
     assert (code, output, errors) == (0, "no new records in journal\n", "")
 
 
+def test_a_second_setup_needs_no_network_and_changes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MEW_MAVEN_REPOSITORY", "http://127.0.0.1:9/")
+    code, output, errors = as_process("setup", cwd=tmp_path)
+    assert (code, errors) == (0, "")
+    names = [line.split(":")[0] for line in output.splitlines()]
+    assert names == ["java", "jars", "class archive"]
+
+
+def test_a_setup_without_a_network_says_so_in_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "prefix", str(tmp_path / "environment"))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    ran = verbs.run(tmp_path, "pipeline", "setup", MEW_MAVEN_REPOSITORY="http://127.0.0.1:9/")
+    assert ran.code == 1
+    assert ran.out.startswith("java: ")
+    assert ran.err == (
+        "mew: cannot fetch spark-sql-kafka-0-10_2.13 4.2.0 from http://127.0.0.1:9/: Connection refused. "
+        "Check the network, the proxy and MEW_MAVEN_REPOSITORY, then run `mew pipeline setup` again\n"
+    )
+
+
 def test_a_question_is_answered_as_json(made: tuple[Path, Truth]) -> None:
     folder, truth = made
     sql = "select space, count(*) as streams from streams group by space order by space"

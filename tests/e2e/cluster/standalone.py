@@ -13,7 +13,8 @@ from typing import Self
 
 import pyspark
 
-from mew.pipeline import archive, java
+from mew.pipeline.class_archive import find_archive, use_option
+from mew.pipeline.java import find_java
 
 HERE = "127.0.0.1"
 PATIENCE = 100.0
@@ -36,17 +37,17 @@ class Member:
     """A master or a worker, with everything that it starts."""
 
     def __init__(self, name: str, folder: Path, *arguments: str) -> None:
-        spark, found = Path(pyspark.__file__).parent, java.find()
-        classes = archive.find(found)
+        spark, java = Path(pyspark.__file__).parent, find_java()
+        classes = find_archive(java)
         self._log = folder / f"{name}.log"
         environment = {
             **os.environ,
-            "JAVA_HOME": str(found.home),
+            "JAVA_HOME": str(java.home),
             "SPARK_HOME": str(spark),
             "SPARK_LOCAL_IP": HERE,
             "SPARK_DAEMON_MEMORY": "512m",
             "JDK_JAVA_OPTIONS": JAVA_OPTIONS,
-            **({} if classes is None else {"SPARK_DAEMON_JAVA_OPTS": f'"{archive.using(found, classes)}"'}),
+            **({} if classes is None else {"SPARK_DAEMON_JAVA_OPTS": f'"{use_option(java, classes)}"'}),
         }
         with self._log.open("wb") as log:
             self.process = subprocess.Popen(

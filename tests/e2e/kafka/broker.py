@@ -13,9 +13,8 @@ from typing import Final
 
 from confluent_kafka import Producer
 
-from mew.pipeline import connectors, java
-from mew.pipeline.connectors import JarList
-from mew.pipeline.ivy import Artifact
+from mew.pipeline.jars import Artifact, JarList, fetch_jars
+from mew.pipeline.java import find_java
 from tests.support.ports import free_ports
 
 UP_SECONDS: Final = 40.0
@@ -35,8 +34,8 @@ class Broker:
         """Not started."""
         self.folder = folder
         self.port, controller = free_ports(2)
-        self._java = str(java.find().command)
-        jars = connectors.fetch(BROKER, say=lambda line: None)
+        self._java = str(find_java().command)
+        jars = fetch_jars(BROKER, say=lambda line: None)
         self._classes = ":".join(map(str, jars))
         self._settings = folder / "server.properties"
         self._process: subprocess.Popen[bytes] | None = None

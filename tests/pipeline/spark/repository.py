@@ -7,8 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
-from mew.pipeline.connectors import JarList
-from mew.pipeline.ivy import Artifact
+from mew.pipeline.jars import Artifact, JarList
 
 
 class Repository:
@@ -17,6 +16,9 @@ class Repository:
     def __init__(self) -> None:
         self.files: dict[str, bytes] = {}
         self.asked: list[str] = []
+        self.logins: list[str | None] = []
+        self._refused: dict[str, int] = {}
+        self._cut: set[str] = set()
         self.url = ""
 
     def publish(self, name: str, content: bytes) -> Artifact:
@@ -24,6 +26,25 @@ class Repository:
         artifact = Artifact("org.example.one", name, "1.2.3", hashlib.sha256(content).hexdigest())
         self.files[f"/org/example/one/{name}/1.2.3/{artifact.file}"] = content
         return artifact
+
+    def refuse(self, name: str, status: int) -> None:
+        """Answer requests for a jar with this status."""
+        self._refused[self._path(name)] = status
+
+    def cut_short(self, name: str) -> None:
+        """Announce a jar completely and send half of it."""
+        self._cut.add(self._path(name))
+
+    def _path(self, name: str) -> str:
+        return next(path for path in self.files if f"/{name}/" in path)
+
+    def answer(self, path: str) -> tuple[int, int, bytes]:
+        """Status, announced length and content for a path."""
+        content = self.files.get(path, b"")
+        status = self._refused.get(path, 200 if path in self.files else 404)
+        if status != 200:
+            return status, 0, b""
+        return status, len(content), content[: len(content) // 2] if path in self._cut else content
 
     def publish_list(self) -> JarList:
         """Three jars of a few kilobytes."""
@@ -39,18 +60,12 @@ def serving(trusting: ssl.SSLContext | None = None) -> Iterator[Repository]:
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
             repository.asked.append(self.path)
-            self._answer(with_content=True)
-
-        def do_HEAD(self) -> None:
-            self._answer(with_content=False)
-
-        def _answer(self, *, with_content: bool) -> None:
-            content = repository.files.get(self.path)
-            self.send_response(404 if content is None else 200)
-            self.send_header("Content-Length", str(len(content or b"")))
+            repository.logins.append(self.headers["Authorization"])
+            status, length, content = repository.answer(self.path)
+            self.send_response(status)
+            self.send_header("Content-Length", str(length))
             self.end_headers()
-            if with_content and content:
-                self.wfile.write(content)
+            self.wfile.write(content)
 
         def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - its name there
             """Nothing."""

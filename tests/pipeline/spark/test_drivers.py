@@ -72,8 +72,9 @@ def test_a_driver_that_is_ended_takes_its_jvm_and_its_workers_along(tmp_path: Pa
         assert complained == ""
 
 
-def test_sessions_of_one_process_follow_each_other_and_never_mix(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "tests.pipeline.spark.reopening", str(tmp_path)]
+@pytest.mark.parametrize("module", ["reopening", "failed_starts"])
+def test_a_process_that_opens_sessions_in_a_row_ends_well(tmp_path: Path, module: str) -> None:
+    command = [sys.executable, "-m", f"tests.pipeline.spark.{module}", str(tmp_path)]
     environment = {**os.environ, "PYTHONPATH": f"{ROOT / 'src'}{os.pathsep}{ROOT}"}
     done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=200, check=False)
     assert done.returncode == 0, done.stderr

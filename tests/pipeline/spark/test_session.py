@@ -10,7 +10,7 @@ import pytest
 from deltalake import write_deltalake
 from pyspark.sql import SparkSession
 
-from mew.pipeline import java
+from mew.pipeline.java import find_java
 from mew.pipeline.session import SessionConflict, SessionOptions, log_files, one_line, open_session, spark_settings
 from mew.pipeline.settings import PipelineSettings
 from tests.pipeline.sessions import SETTINGS, SHORT_LIVED
@@ -87,11 +87,11 @@ def test_spark_s_log_is_in_the_lake_and_the_terminal_stays_quiet(
     ],
 )
 def test_only_a_cluster_elsewhere_may_reach_the_driver(tmp_path: Path, master: str, here: bool) -> None:
-    told = spark_settings(SessionOptions(SETTINGS, master), tmp_path, java.find())
+    told = spark_settings(SessionOptions(SETTINGS, master), tmp_path, find_java())
     assert (told.get("spark.driver.bindAddress") == "127.0.0.1") == here
     assert told["spark.ui.enabled"] == "false"
     assert (
-        spark_settings(SessionOptions(SETTINGS, master, ui=True), tmp_path, java.find())["spark.ui.enabled"] == "true"
+        spark_settings(SessionOptions(SETTINGS, master, ui=True), tmp_path, find_java())["spark.ui.enabled"] == "true"
     )
 
 

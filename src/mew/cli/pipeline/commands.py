@@ -89,6 +89,31 @@ def _places(place: LakeLocation) -> tuple[Path, Path]:
     return journal, place.lake or journal.with_name(_LAKE.name)
 
 
+@app.command(name="setup", help_epilogue=_examples("setup"))
+def setup_command() -> int:
+    """Prepare this machine for Spark, once: find a Java, fetch the jars, make the class archive.
+
+    It needs the network only for jars that are missing. If nothing is missing, it changes nothing.
+    """
+    from mew.cli.common.io import bar
+    from mew.pipeline.class_archive import ClassArchiveError, make_archive
+    from mew.pipeline.jars import fetch_jars
+    from mew.pipeline.java import find_java
+
+    say = partial(print, flush=True)
+    java = find_java()
+    say(f"java: {java.build}, {java.home} ({java.source})")
+    with bar("fetch jars"):
+        jars = fetch_jars(say=say)
+    say(f"jars: {len(jars)} in {jars[0].parent}")
+    try:
+        with bar("make class archive"):
+            say(f"class archive: {make_archive(java, say=say)}")
+    except ClassArchiveError as error:
+        print(f"mew: {error}; Spark works without it and starts slower", file=sys.stderr)
+    return 0
+
+
 @app.command(
     name="run",
     help_epilogue=_examples(
