@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 from mew.agents import calculator
 from mew.agents.calculator import (
-    MAX_DEPTH,
     MAX_DIGITS,
+    MAX_EXPRESSION_DEPTH,
     MAX_LENGTH,
     ExpressionError,
     evaluate_expression,
@@ -144,8 +144,8 @@ LARGE = {
     "(" * 900 + "1" + ")" * 900: "the expression is not valid: too many nested parentheses",
     "[" * 190 + "1" + "]" * 190: None,
     "a" + ".a" * 900: None,
-    "-" * 1500 + "1": f"the expression is nested more than {MAX_DEPTH} deep",
-    "2**" * 600 + "2": f"the expression is nested more than {MAX_DEPTH} deep",
+    "-" * 1500 + "1": f"the expression is nested more than {MAX_EXPRESSION_DEPTH} deep",
+    "2**" * 600 + "2": f"the expression is nested more than {MAX_EXPRESSION_DEPTH} deep",
     "9" * (MAX_LENGTH + 1): f"the expression has {MAX_LENGTH + 1} characters; the maximum is {MAX_LENGTH}",
 }
 
@@ -168,7 +168,7 @@ def test_what_would_take_long_is_refused_in_words_within_100_ms(expression: str,
         "+".join(["2**13000"] * 190),
         "%".join(["(2**13000)"] * 180),
         "+".join(["1400"] * 120 + ["factorial(1400)"] * 80),
-        "(" * MAX_DEPTH + "1" + ")" * MAX_DEPTH,
+        "(" * MAX_EXPRESSION_DEPTH + "1" + ")" * MAX_EXPRESSION_DEPTH,
     ],
     ids=["fractions", "powers", "remainders", "factorials", "brackets"],
 )

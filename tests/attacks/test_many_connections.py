@@ -166,7 +166,7 @@ def test_an_address_that_has_all_it_may_have_keeps_no_other_waiting(tmp_path: Pa
 def test_where_everything_is_full_the_address_with_most_that_wait_gives_way(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(connections, "WAITING", 20)
+    monkeypatch.setattr(connections, "MAX_WAITING_CONNECTIONS", 20)
     with open_to_all(tmp_path, unadmitted_connections=16, unadmitted_per_address=4) as gateway, ExitStack() as opened:
         early = [opened.enter_context(closing(Raw(gateway.port))) for _ in range(24)]
         gateway.until(lambda gateway: gateway.connections.waiting_count == 20)
@@ -188,7 +188,7 @@ def test_where_everything_is_full_the_address_with_most_that_wait_gives_way(
 
 
 def test_clients_of_a_proxy_that_wait_give_way_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(connections, "WAITING", 1)
+    monkeypatch.setattr(connections, "MAX_WAITING_CONNECTIONS", 1)
     limits = UnadmittedLimits(unadmitted_per_address=1)
     with running(tmp_path, unadmitted=limits, trusted_proxies=("127.0.0.0/8",)) as gateway, ExitStack() as opened:
         first, second, third = (opened.enter_context(closing(Raw(gateway.port))) for _ in range(3))

@@ -116,7 +116,7 @@ def test_a_crowd_of_first_messages_is_let_in_a_few_at_a_turn(gateway: Running) -
 
         counts = gateway.do(let_in())
         # As many as may pass in a turn, once as they are read and once from the line.
-        assert max(now - before for before, now in pairwise(counts)) <= 2 * scheduling.A_TURN
+        assert max(now - before for before, now in pairwise(counts)) <= 2 * scheduling.JOINS_A_TURN
 
 
 def test_large_messages_behind_joins_in_a_crowd_come_whole(gateway: Running) -> None:

@@ -20,7 +20,7 @@ from mew.config.models import (
     Timeouts,
     UnadmittedLimits,
 )
-from mew.config.yaml_source import MAX_DEPTH, read_yaml
+from mew.config.yaml_source import MAX_YAML_DEPTH, read_yaml
 from mew.journal.settings import JournalSettings
 from mew.protocol import Limits, MewError, StreamSettings
 from mew.protocol.capabilities import CHAT_ONLY
@@ -598,7 +598,7 @@ def test_a_small_file_cannot_stand_for_a_large_one(tmp_path: Path) -> None:
 
 
 def test_a_file_cannot_be_nested_without_end(tmp_path: Path) -> None:
-    assert "nested deeper than 64 levels" in refused(tmp_path, "a: " + "[" * (MAX_DEPTH + 10))
+    assert "nested deeper than 64 levels" in refused(tmp_path, "a: " + "[" * (MAX_YAML_DEPTH + 10))
     assert "an alias without its anchor" in refused(tmp_path, "a: &a [*a]")
 
 

@@ -6,7 +6,7 @@ Each list of exceptions gives the reason for each entry. An entry that is no lon
 import ast
 import re
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
@@ -79,19 +79,23 @@ SINGLE_IMPORTERS = {
 }
 """Modules outside the pipeline that exactly one other module imports, with the reason for each."""
 
-TEMPLATES = "templates are programs that users copy; each is complete"
 SHARED_CLASSES = {
-    "Position": TEMPLATES,
+    "Position": "two templates that users copy; the name of the class is the id of the format that both use",
 }
 """Public classes that two modules outside the pipeline define, with the reason for each."""
 SHARED_FUNCTIONS = {
-    "agent": TEMPLATES,
-    "main": "the entry point of a process",
-    "own_stream": TEMPLATES,
+    "agent": "the function that `mew agent` runs, in each template that users copy",
 }
 """Public functions that two modules outside the pipeline define, with the reason for each.
 
 Commands have the name of the command, and handlers the name of the kind: neither counts.
+"""
+SHARED_CONSTANTS = {
+    "app": "a command group of cyclopts: each module of commands has one, as cyclopts documents it",
+}
+"""Public constants that two modules outside the pipeline define, with the reason for each.
+
+A type variable is `T` wherever one is enough: it does not count.
 """
 HANDLERS: Final = "protocol/handlers/"
 
@@ -166,16 +170,15 @@ def _imported_names(tree: ast.Module) -> Iterator[str]:
                 yield from (f"{base}.{alias.name}" for alias in names)
 
 
-def shared_names(modules: Iterable[Path], named: Callable[[str, ast.stmt], str | None]) -> dict[str, list[str]]:
-    """The modules that define each public name, for names that several modules define."""
-    definitions = defaultdict(list)
-    for module in modules:
-        path = module_path(module)
-        for node in ast.parse(module.read_text(encoding="utf-8")).body:
+def shared_names(sources: Mapping[str, str], named: Callable[[str, ast.stmt], str | None]) -> dict[str, list[str]]:
+    """The modules that define each public name, for names that several modules define. Sources are by path."""
+    definitions = defaultdict(set)
+    for path, source in sources.items():
+        for node in ast.parse(source).body:
             name = named(path, node)
             if name is not None and not name.startswith("_"):
-                definitions[name].append(path)
-    return {name: paths for name, paths in definitions.items() if len(paths) > 1}
+                definitions[name].add(path)
+    return {name: sorted(paths) for name, paths in definitions.items() if len(paths) > 1}
 
 
 def class_name(_path: str, node: ast.stmt) -> str | None:
@@ -190,6 +193,16 @@ def function_name(path: str, node: ast.stmt) -> str | None:
     decorators = [ast.unparse(decorator).partition("(")[0] for decorator in node.decorator_list]
     is_command = any(decorator.endswith((".command", ".default")) for decorator in decorators)
     return None if is_command else node.name
+
+
+def constant_name(_path: str, node: ast.stmt) -> str | None:
+    """The name of a constant or a type alias at the top of a module, unless it is a type variable."""
+    match node:
+        case ast.Assign(value=ast.Call(func=ast.Name(id="TypeVar" | "ParamSpec"))):
+            return None
+        case ast.Assign(targets=[ast.Name(id=name)]) | ast.AnnAssign(target=ast.Name(id=name)):
+            return name
+    return None
 
 
 @pytest.mark.parametrize("module", MODULES, ids=module_path)
@@ -225,12 +238,23 @@ def test_there_are_not_more_modules_than_subjects() -> None:
 
 @pytest.mark.parametrize(
     ("named", "exceptions"),
-    [(class_name, SHARED_CLASSES), (function_name, SHARED_FUNCTIONS)],
-    ids=["classes", "functions"],
+    [(class_name, SHARED_CLASSES), (function_name, SHARED_FUNCTIONS), (constant_name, SHARED_CONSTANTS)],
+    ids=["classes", "functions", "constants"],
 )
 def test_a_public_name_is_unique(named: Callable[[str, ast.stmt], str | None], exceptions: dict[str, str]) -> None:
-    shared = shared_names(settled_modules(), named)
+    sources = {module_path(module): module.read_text(encoding="utf-8") for module in settled_modules()}
+    shared = shared_names(sources, named)
     assert sorted(shared) == sorted(exceptions), shared
+
+
+def test_names_that_two_modules_define_are_recognized() -> None:
+    source = "A: Final = 1\nB = 2\n_C = 3\nT = TypeVar('T')\nclass F: ...\ndef g(): ...\n"
+    sources = {"x.py": source, "y.py": source + "A = 6\n", "z.py": "A.b = 1\nC = 3\n"}
+    both = ["x.py", "y.py"]
+    assert shared_names(sources, constant_name) == {"A": both, "B": both}
+    assert shared_names(sources, class_name) == {"F": both}
+    assert shared_names(sources, function_name) == {"g": both}
+    assert shared_names({"x.py": source + source}, constant_name) == {}
 
 
 def vague_variables(tree: ast.Module) -> Iterator[tuple[int, str]]:

@@ -5,7 +5,7 @@ from itertools import pairwise
 
 import pytest
 
-from mew.gateway.scheduling import A_TURN, TURN_SECONDS, LoopThrottle
+from mew.gateway.scheduling import JOINS_A_TURN, TURN_SECONDS, LoopThrottle
 
 
 def test_a_single_call_runs_immediately() -> None:
@@ -20,9 +20,9 @@ def test_a_single_call_runs_immediately() -> None:
 def test_many_calls_run_in_order_with_event_loop_iterations_between_them() -> None:
     async def come() -> tuple[list[int], list[int]]:
         gate, passed, counts = LoopThrottle(lambda: 0.0), list[int](), list[int]()
-        for number in range(5 * A_TURN):
+        for number in range(5 * JOINS_A_TURN):
             gate.put(lambda number=number: passed.append(number))  # type: ignore[misc]
-        while len(passed) < 5 * A_TURN:
+        while len(passed) < 5 * JOINS_A_TURN:
             counts.append(len(passed))
             await asyncio.sleep(0)
         gate.put(lambda: passed.append(-1))
@@ -32,15 +32,17 @@ def test_many_calls_run_in_order_with_event_loop_iterations_between_them() -> No
         return passed, counts
 
     passed, counts = asyncio.run(come())
-    assert passed == [*range(5 * A_TURN), -1, -2]
-    assert all(after - before <= A_TURN for before, after in zip(counts, [*counts[1:], 5 * A_TURN], strict=True))
+    assert passed == [*range(5 * JOINS_A_TURN), -1, -2]
+    assert all(
+        after - before <= JOINS_A_TURN for before, after in zip(counts, [*counts[1:], 5 * JOINS_A_TURN], strict=True)
+    )
     assert len(counts) >= 4
 
 
 def test_a_call_after_many_others_waits_for_them() -> None:
     async def come() -> list[str]:
         gate, passed = LoopThrottle(lambda: 0.0), list[str]()
-        for _ in range(2 * A_TURN):
+        for _ in range(2 * JOINS_A_TURN):
             gate.put(lambda: passed.append("crowd"))
         await asyncio.sleep(0)
         gate.put(lambda: passed.append("late"))
@@ -48,7 +50,7 @@ def test_a_call_after_many_others_waits_for_them() -> None:
             await asyncio.sleep(0)
         return passed
 
-    assert asyncio.run(come()) == [*["crowd"] * (2 * A_TURN), "late"]
+    assert asyncio.run(come()) == [*["crowd"] * (2 * JOINS_A_TURN), "late"]
 
 
 def test_many_calls_have_a_bounded_time_per_iteration() -> None:
@@ -98,12 +100,12 @@ def test_a_join_that_fails_does_not_delay_the_following_ones() -> None:
         def fail() -> None:
             raise OSError
 
-        for _ in range(A_TURN):
+        for _ in range(JOINS_A_TURN):
             gate.put(lambda: passed.append("early"))
         gate.put(fail)
         gate.put(lambda: passed.append("late"))
         for _ in range(4):
             await asyncio.sleep(0)
-        return passed[A_TURN:]
+        return passed[JOINS_A_TURN:]
 
     assert asyncio.run(come()) == ["Exception", "late"]

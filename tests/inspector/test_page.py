@@ -7,7 +7,7 @@ from importlib.resources import files
 
 import pytest
 
-from mew.inspector import HEADERS, page_files
+from mew.inspector import PAGE_HEADERS, page_files
 from tests.gateway.http_requests import Clients, ask, connecting
 from tests.gateway.raw import Answer, Running, running
 
@@ -33,7 +33,7 @@ def test_the_page_is_at_the_root_with_strict_headers(clients: Clients, gateway: 
     assert answer.status == 200
     assert answer.headers["content-type"] == "text/html; charset=utf-8"
     assert answer.headers["cache-control"] == "no-cache"
-    assert {name: answer.headers[name] for name in HEADERS} == HEADERS
+    assert {name: answer.headers[name] for name in PAGE_HEADERS} == PAGE_HEADERS
     policy = answer.headers["content-security-policy"]
     assert "unsafe" not in policy
     assert "default-src 'none'" in policy

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from mew.protocol.canonical_json import MAX_VALUES, Digests, canonical, digests
+from mew.protocol.canonical_json import MAX_PROPOSAL_VALUES, Digests, canonical, digests
 from mew.protocol.errors import InvalidEnvelope, QuotaExceeded
 from tests.support.host_requirements import requires
 from tests.support.hypothesis_settings import examples
@@ -184,7 +184,7 @@ def test_what_two_readers_could_read_differently_has_no_digest(payload: bytes, w
 def test_a_payload_of_very_many_values_has_no_digest(element: bytes) -> None:
     """Elements count, of objects and of lists, however they are nested."""
     values = 3 if element == b"[[],[]]" else 2 if element == b'{"a":{}}' else 1
-    fitting = (MAX_VALUES - len(("method", "params"))) // values
+    fitting = (MAX_PROPOSAL_VALUES - len(("method", "params"))) // values
     digests(b'{"method":"m","params":[' + b",".join([element] * fitting) + b"]}", [])
     with pytest.raises(QuotaExceeded, match="may have 50000 values"):
         digests(b'{"method":"m","params":[' + b",".join([element] * (fitting + 1)) + b"]}", [])
@@ -193,6 +193,6 @@ def test_a_payload_of_very_many_values_has_no_digest(element: bytes) -> None:
 def test_what_has_too_many_lists_is_not_read() -> None:
     """190,000 empty lists took a tenth of a second before they were counted."""
     with pytest.raises(QuotaExceeded):
-        digests(b'{"params":[%b[]]}' % (b"[]," * MAX_VALUES), ())
-    in_a_string = b"[{" * MAX_VALUES + b'\\\\\\"['
+        digests(b'{"params":[%b[]]}' % (b"[]," * MAX_PROPOSAL_VALUES), ())
+    in_a_string = b"[{" * MAX_PROPOSAL_VALUES + b'\\\\\\"['
     assert digests(b'{"params":"%b"}' % in_a_string, ()).digest

@@ -6,7 +6,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mew.protocol.capabilities import MAX_DEPTH, MAX_TEXT, Capability, CapabilitySet, read_capabilities, read_capability
+from mew.protocol.capabilities import (
+    MAX_CAPABILITY_DEPTH,
+    MAX_TEXT,
+    Capability,
+    CapabilitySet,
+    read_capabilities,
+    read_capability,
+)
 from mew.protocol.errors import InvalidEnvelope
 from mew.testing import MemorySpace
 from tests.protocol.generated_patterns import (
@@ -123,8 +130,8 @@ def test_a_pattern_for_nobody_allows_nothing() -> None:
         ({"kind": "chat", "payload": "text"}, "`it.payload`"),
         ({"kind": "chat", "to": {}}, "`it.to`"),
         ({"kind": "chat", "to": ["bob", 1]}, "`it.to`"),
-        (nested(MAX_DEPTH + 1), "`it` is nested deeper than 32 levels"),
-        ({"kind": "chat", "note": nested(MAX_DEPTH)}, "`it` is nested deeper than 32 levels"),
+        (nested(MAX_CAPABILITY_DEPTH + 1), "`it` is nested deeper than 32 levels"),
+        ({"kind": "chat", "note": nested(MAX_CAPABILITY_DEPTH)}, "`it` is nested deeper than 32 levels"),
     ],
     ids=lambda value: str(value)[:40],
 )
@@ -135,14 +142,14 @@ def test_what_is_no_capability_is_refused_by_name(value: Any, label: str) -> Non
 
 
 def test_a_pattern_of_32_levels_is_read() -> None:
-    assert allows(read(nested(MAX_DEPTH)), ("chat", {"x": "x"}, ()))
+    assert allows(read(nested(MAX_CAPABILITY_DEPTH)), ("chat", {"x": "x"}, ()))
 
 
 @pytest.mark.parametrize("empty", [{}, []], ids=repr)
 def test_what_is_empty_is_one_level(empty: Any) -> None:
-    assert read(nested(MAX_DEPTH - 1, empty)).size > MAX_DEPTH - 1
+    assert read(nested(MAX_CAPABILITY_DEPTH - 1, empty)).size > MAX_CAPABILITY_DEPTH - 1
     with pytest.raises(InvalidEnvelope, match="nested deeper"):
-        read(nested(MAX_DEPTH, empty))
+        read(nested(MAX_CAPABILITY_DEPTH, empty))
 
 
 def long_pattern(size: int) -> dict[str, Any]:

@@ -10,9 +10,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import IO, Final, Self
 
+from mew._internal import SPACE_FOLDER
 from mew.errors import MewError
 
-SPACE_FOLDER: Final = ".mew"
 TEMPORARY: Final = ".tmp"
 """End of the names of files that a crash may leave behind."""
 _POLL_SECONDS: Final = 0.01

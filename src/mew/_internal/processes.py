@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 MARK: Final = "MEW_SUPERVISED"
 """Environment variable that marks the processes started for a space, and their child processes."""
-POLL_SECONDS: Final = 0.01
+EXIT_POLL_SECONDS: Final = 0.01
 KILL_SECONDS: Final = 0.5
 """Time for a killed child to disappear if the task that stops it is cancelled."""
 _PROC: Final = Path("/proc")
@@ -214,4 +214,4 @@ def _polling(runs: Callable[[], bool], seconds: float) -> Iterator[float]:
     """Yield the pauses between checks until nothing runs or the time is over."""
     deadline = time.monotonic() + seconds
     while runs() and time.monotonic() < deadline:
-        yield POLL_SECONDS
+        yield EXIT_POLL_SECONDS

@@ -10,12 +10,12 @@ from pathlib import Path
 from typing import Any, Final
 from urllib.parse import quote, unquote
 
+from mew._internal import SPACE_FOLDER
 from mew.errors import MewError
 
-FOLDER: Final = ".mew"
-NAME: Final = "gateway.sock"
-CONTROL_NAME: Final = "admin.sock"
-VARIABLE: Final = "MEW_SOCKET"
+GATEWAY_SOCKET: Final = "gateway.sock"
+_CONTROL_SOCKET: Final = "admin.sock"
+SOCKET_VARIABLE: Final = "MEW_SOCKET"
 """Environment variable with the path of the gateway's socket. The gateway sets it for participants it starts."""
 SCHEME: Final = "unix:"
 LOCAL: Final = "local"
@@ -36,12 +36,12 @@ class UntrustedSocket(MewError):
 
 def gateway_socket(directory: Path) -> Path:
     """Return the path of the socket on which the gateway of this space listens for its owner."""
-    return directory / FOLDER / NAME
+    return directory / SPACE_FOLDER / GATEWAY_SOCKET
 
 
 def control_socket(directory: Path) -> Path:
     """Return the path of the control socket of the gateway that serves this space."""
-    return directory / FOLDER / CONTROL_NAME
+    return directory / SPACE_FOLDER / _CONTROL_SOCKET
 
 
 def address_of(file: Path) -> str:

@@ -26,7 +26,7 @@ MAX_DIGITS: Final = 4000
 """Maximum digits in the numerator and the denominator of any result, intermediate results included."""
 MAX_LENGTH: Final = 2000
 """Maximum characters of an expression."""
-MAX_DEPTH: Final = 100
+MAX_EXPRESSION_DEPTH: Final = 100
 """Maximum nesting of brackets, signs and powers."""
 _MAX_BITS: Final = int(MAX_DIGITS * math.log2(10))
 _MAX_NUMBER: Final = 10**MAX_DIGITS
@@ -110,14 +110,14 @@ def evaluate_expression(expression: str) -> Number:
     except SyntaxError as error:
         raise ExpressionError(f"the expression is not valid: {error.msg}") from None
     except (ValueError, MemoryError, RecursionError):
-        raise ExpressionError(f"the expression is not valid, or nested more than {MAX_DEPTH} deep") from None
+        raise ExpressionError(f"the expression is not valid, or nested more than {MAX_EXPRESSION_DEPTH} deep") from None
     return _value(tree.body, source, 0)
 
 
 def _value(node: ast.expr, source: str, depth: int) -> Number:
     """Return the value of a node. A chain such as 1 + 2 + 3 leans to the left and is not nested."""
-    if depth > MAX_DEPTH:
-        raise ExpressionError(f"the expression is nested more than {MAX_DEPTH} deep")
+    if depth > MAX_EXPRESSION_DEPTH:
+        raise ExpressionError(f"the expression is nested more than {MAX_EXPRESSION_DEPTH} deep")
     chain: list[ast.BinOp] = []
     while isinstance(node, ast.BinOp):
         chain.append(node)

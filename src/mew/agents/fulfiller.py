@@ -10,7 +10,7 @@ from typing import Final
 
 import msgspec
 
-from mew.agents.replies import log, log_missed, reply
+from mew.agents.replies import agent_log, log_missed, reply
 from mew.client import IncomingProposal, McpAnswer, Participant, Proposals, Space, mcp
 from mew.client.errors import McpError, MewError, ParticipantNotFound
 from mew.client.mcp.calls import send_request, tool_result
@@ -53,15 +53,15 @@ async def _fulfil_all(space: Space, participant: Participant, proposals: Proposa
 
 async def _fulfil(space: Space, proposed: IncomingProposal) -> None:
     """Carry out a proposal if it is still open. Reports the result or the error as a chat."""
-    log.info("fulfilling proposal %s: %s", proposed.id, proposed.tool or proposed.method)
+    agent_log.info("fulfilling proposal %s: %s", proposed.id, proposed.tool or proposed.method)
     try:
         recipients = await _recipients_of(space, proposed)
         if proposed.state != "open":
-            log.info("proposal %s is already %s", proposed.id, proposed.state)
+            agent_log.info("proposal %s is already %s", proposed.id, proposed.state)
             return
         text = _answer_text(proposed, await _ask(space, proposed, recipients))
     except MewError as error:
-        log.warning("cannot fulfill proposal %s: %s", proposed.id, error)
+        agent_log.warning("cannot fulfill proposal %s: %s", proposed.id, error)
         text = f"Error fulfilling proposal: {error}"
     with suppress(MewError):  # if the space has ended, the loop that reads proposals gets the error
         await reply(space, text, proposed.envelope)

@@ -13,10 +13,10 @@ from mew.client.sender import OutgoingEnvelope
 from mew.protocol import kinds
 from mew.protocol.envelope import Envelope
 
-RETRY_SECONDS: Final = 0.5
+_RETRY_SECONDS: Final = 0.5
 """Seconds to wait before a rate-limited chat is sent again."""
 
-log = logging.getLogger("mew.agents")
+agent_log = logging.getLogger("mew.agents")
 
 
 async def reply(space: Space, text: str, about: Envelope) -> None:
@@ -27,17 +27,17 @@ async def reply(space: Space, text: str, about: Envelope) -> None:
             await space.post(draft)
             return
         except RateLimited:
-            await asyncio.sleep(RETRY_SECONDS)
+            await asyncio.sleep(_RETRY_SECONDS)
         except ProtocolError as refused:
-            log.warning("the answer to %s was rejected: %s", about.id, refused)
+            agent_log.warning("the answer to %s was rejected: %s", about.id, refused)
             return
         except ConnectionLost as lost:
             if lost.unconfirmed:
-                log.warning("the answer to %s may be lost: %s", about.id, lost)
+                agent_log.warning("the answer to %s may be lost: %s", about.id, lost)
                 return
             await space.connected()
 
 
 def log_missed(count: int) -> None:
     """Log that envelopes were lost because they arrived faster than they were answered."""
-    log.warning("%d messages were lost: they arrived faster than they were answered", count)
+    agent_log.warning("%d messages were lost: they arrived faster than they were answered", count)

@@ -16,7 +16,7 @@ import mew
 from mew.agents.calculator import calculator
 from mew.agents.echo import echo
 from mew.agents.fulfiller import fulfiller
-from mew.agents.replies import log
+from mew.agents.replies import agent_log
 from mew.client import Space
 from mew.client.tasks import shutdown_requested
 from mew.errors import MewError
@@ -68,7 +68,7 @@ def _load(file: Path) -> Agent:
     try:
         spec.loader.exec_module(module)
     except Exception as error:  # any error in the user's file
-        log.debug("%s cannot be run", file, exc_info=True)
+        agent_log.debug("%s cannot be run", file, exc_info=True)
         raise BadAgent(f"{file} cannot be run: {type(error).__name__}: {error}") from error
     agent: Agent | None = getattr(module, AGENT_FUNCTION, None)
     if agent is None or not inspect.iscoroutinefunction(agent):
@@ -86,7 +86,7 @@ async def run_agent(agent: Agent, settings: AgentSettings) -> None:
             settings.url, space=settings.space, token=settings.token, participant=settings.participant
         )
         async with joining as space:
-            log.info("%s is in space %s", space.participant_id, space.id)
+            agent_log.info("%s is in space %s", space.participant_id, space.id)
             await _until(stop, agent(space))
 
 

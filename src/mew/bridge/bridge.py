@@ -26,7 +26,7 @@ LAST_ANSWERS_SECONDS: Final = 0.5
 """Seconds to answer pending requests after the server was abandoned."""
 TIMED_OUT: Final = -32001
 
-log = logging.getLogger("mew.bridge")
+_log = logging.getLogger("mew.bridge")
 
 
 class Bridge:
@@ -88,7 +88,7 @@ class Bridge:
         async with connecting as space:
             report_task = asyncio.create_task(self._report_changes(space), name="mew bridge: changes")
             try:
-                log.info("%s is %s in space %s", settings.server.name, space.participant_id, space.id)
+                _log.info("%s is %s in space %s", settings.server.name, space.participant_id, space.id)
                 await serve(space, self, concurrency=settings.concurrency)
             finally:
                 report_task.cancel()
@@ -124,9 +124,9 @@ class Bridge:
     async def _report_change(self, space: Space, name: str) -> None:
         try:
             if not await notify(space, f"notifications/{name}/list_changed"):
-                log.info("the list of %s has changed, and %s may not report it", name, space.participant_id)
+                _log.info("the list of %s has changed, and %s may not report it", name, space.participant_id)
         except ProtocolError as error:
-            log.warning("the list of %s has changed, and the gateway rejected the notification: %s", name, error)
+            _log.warning("the list of %s has changed, and the gateway rejected the notification: %s", name, error)
 
     def _mark_changed(self, name: str) -> None:
         self._changes.add(name)
@@ -144,7 +144,7 @@ class Bridge:
                 raise self._fail(
                     TooManyRestarts(f"{reason}; abandoned after {limits.restarts} restarts within {limits.window:g} s")
                 )
-            log.warning("%s; restarting in %.1f s", reason, delay)
+            _log.warning("%s; restarting in %.1f s", reason, delay)
             await asyncio.sleep(delay)
 
     async def _run_session(self) -> str:
@@ -164,7 +164,7 @@ class Bridge:
         except ServerStartError as error:
             raise self._fail(error) from None
         except Exception as error:  # any error of the library ends only this session
-            log.debug("the session failed", exc_info=True)
+            _log.debug("the session failed", exc_info=True)
             return _error_text(error)
 
     def _session_started(self, session: McpSession) -> None:

@@ -47,7 +47,7 @@ PING_SECONDS: Final = 10.0
 """Timeout for the answer to a ping."""
 CLIENT_INFO: Final = mcp.Implementation(name="mew-bridge", version=__version__)
 
-log = logging.getLogger("mew.bridge")
+_log = logging.getLogger("mew.bridge")
 Changed = Callable[[str], None]
 """Called with the member of `LISTS` that has changed."""
 
@@ -91,7 +91,7 @@ class McpSession:
         except MCPError as error:
             raise await self._failure(error) from None
         except ValueError as error:
-            log.warning("%s: its answer to %s is invalid MCP: %s", self._server.name, method, error)
+            _log.warning("%s: its answer to %s is invalid MCP: %s", self._server.name, method, error)
             raise McpError(mcp.INTERNAL_ERROR, "the answer of the MCP server is not valid MCP") from None
         return result.model_dump(by_alias=True, exclude_unset=True)
 
@@ -210,7 +210,7 @@ async def _initialize(session: ClientSession, name: str) -> None:
         await session.discover()
         return
     if result.protocol_version not in HANDSHAKE_PROTOCOL_VERSIONS:
-        log.warning(
+        _log.warning(
             "%s speaks MCP %r, which is not known: continuing with the latest known version",
             name,
             result.protocol_version,
@@ -230,9 +230,9 @@ def _handle_message(message: object, name: str, changed: Changed) -> None:
         case mcp.PromptListChangedNotification():
             changed("prompts")
         case mcp.LoggingMessageNotification(params=params):
-            log.info("%s: %s: %s", name, params.level, params.data)
+            _log.info("%s: %s: %s", name, params.level, params.data)
         case Exception():
-            log.warning("%s: %s", name, message)
+            _log.warning("%s: %s", name, message)
 
 
 async def _listen(session: ClientSession, changed: Changed) -> None:
@@ -243,7 +243,7 @@ async def _listen(session: ClientSession, changed: Changed) -> None:
             async for _ in subscription:
                 pass
     except (MCPError, SubscriptionLost, TimeoutError) as error:
-        log.warning("changes of its lists are not reported: %s", error)
+        _log.warning("changes of its lists are not reported: %s", error)
 
 
 async def _cancel(task: asyncio.Task[None]) -> None:

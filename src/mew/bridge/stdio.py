@@ -18,7 +18,7 @@ from typing import Final, Self
 from mcp.shared.message import SessionMessage
 from mcp.types.jsonrpc import jsonrpc_message_adapter
 
-from mew._internal.processes import POLL_SECONDS, child_is_running, signal_child, stop_child
+from mew._internal.processes import EXIT_POLL_SECONDS, child_is_running, signal_child, stop_child
 from mew.bridge.settings import ServerDisconnected, ServerStartError, StdioServer
 from mew.config.served_folders import served_folder_problem
 
@@ -34,7 +34,7 @@ TERMINATE_SECONDS: Final = 1.5
 REAP_SECONDS: Final = 0.5
 """Seconds until its exit code is available, after it has ended."""
 
-log = logging.getLogger("mew.bridge.server")
+_log = logging.getLogger("mew.bridge.server")
 
 
 class StdioTransport:
@@ -115,7 +115,7 @@ async def _within(seconds: float, is_done: Callable[[], bool]) -> bool:
     while not is_done():
         if time.monotonic() >= deadline:
             return False
-        await asyncio.sleep(POLL_SECONDS)
+        await asyncio.sleep(EXIT_POLL_SECONDS)
     return True
 
 
@@ -224,7 +224,7 @@ async def _log_lines(stderr: asyncio.StreamReader, name: str) -> None:
 
 def _log_line(name: str, line: bytes) -> None:
     if line.strip():
-        log.info("%s: %s", name, _readable(line, LONGEST_LOG_LINE))
+        _log.info("%s: %s", name, _readable(line, LONGEST_LOG_LINE))
 
 
 def _readable(line: bytes, longest: int) -> str:

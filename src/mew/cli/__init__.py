@@ -21,7 +21,7 @@ _Flag = Annotated[bool, Parameter(negative="", show_default=False)]
 _OFFER = "There is no space in this directory. `mew init` creates one; `mew init --list-templates` lists the templates."
 _DISK_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO)
 
-EXTRAS = {
+_EXTRAS = {
     "mcap": "mcap",
     "confluent_kafka": "kafka",
     "mcp": "bridge",
@@ -242,6 +242,6 @@ def _missing(error: ImportError) -> int:
     cause = error if isinstance(error, ModuleNotFoundError) else error.__cause__
     if not isinstance(cause, ModuleNotFoundError) or str(cause.name).startswith("mew."):
         raise error
-    extra = EXTRAS.get(str(cause.name).partition(".")[0], "server")
+    extra = _EXTRAS.get(str(cause.name).partition(".")[0], "server")
     print(f"mew: this command requires {cause.name}: install mew-protocol[{extra}]", file=sys.stderr)
     return FAILED

@@ -73,7 +73,7 @@ def _lines(rows: Iterable[tuple[str, str, str]]) -> list[str]:
     ]
 
 
-State: TypeAlias = Literal["ok", "note", "wrong"]
+_State: TypeAlias = Literal["ok", "note", "wrong"]
 MIN_PYTHON: Final = (3, 11)
 LITTLE: Final = 2**30
 TOO_LITTLE: Final = 100 * 2**20
@@ -81,7 +81,7 @@ TOO_LITTLE: Final = 100 * 2**20
 MIN_OPEN_FILES: Final = 1_024
 RELEASED: Final = 1_760_000_000
 """A time before this program was released. A clock that is earlier is wrong."""
-SECONDS: Final = 2.0
+_WAIT_SECONDS: Final = 2.0
 EXTRAS: Final = {
     "server": ("uvloop", "starlette", "uvicorn", "httptools", "pyarrow", "ruamel.yaml", "structlog"),
     "bridge": ("mcp",),
@@ -104,7 +104,7 @@ class DoctorCheck(msgspec.Struct, frozen=True):
     """The result of one check."""
 
     name: str
-    state: State
+    state: _State
     line: str
     """What was found, or what is missing and how to fix it."""
 
@@ -161,7 +161,7 @@ def _clock() -> DoctorCheck:
         return DoctorCheck("clock", "wrong", f"the clock shows {date}, which is too early: set the clock")
     with tempfile.TemporaryFile() as file:
         drift = os.fstat(file.fileno()).st_mtime - now
-    if abs(drift) > SECONDS:
+    if abs(drift) > _WAIT_SECONDS:
         return DoctorCheck(
             "clock", "note", f"the clock of the disk differs by {drift:+.0f} s: is it a network file system?"
         )
@@ -194,7 +194,7 @@ def _disk(directory: Path) -> DoctorCheck:
         return DoctorCheck(
             "disk", "wrong", f"{human_size(free)} free at {place}, too little for a journal: free some space"
         )
-    state: State = "note" if free < LITTLE else "ok"
+    state: _State = "note" if free < LITTLE else "ok"
     return DoctorCheck("disk", state, f"{human_size(free)} free at {place}")
 
 
@@ -203,7 +203,7 @@ def _node() -> DoctorCheck:
     if node is None:
         return DoctorCheck("node", "note", "not found: templates with agents in JavaScript need Node.js 18 or newer")
     try:
-        ran = subprocess.run([node, "--version"], capture_output=True, text=True, timeout=SECONDS, check=True)
+        ran = subprocess.run([node, "--version"], capture_output=True, text=True, timeout=_WAIT_SECONDS, check=True)
     except (OSError, subprocess.SubprocessError):
         return DoctorCheck("node", "note", f"{node} does not report its version: is it Node.js?")
     return DoctorCheck("node", "ok", f"{ran.stdout.strip()} ({node})")
@@ -327,7 +327,7 @@ def _health(address: str, url: str) -> DoctorCheck:
             health = door.ask("GET", "/health")
     except MewError as error:
         return DoctorCheck("gateway", "wrong", f"the gateway runs and does not answer: {error}")
-    state: State = "ok" if health["status"] == "ok" else "wrong"
+    state: _State = "ok" if health["status"] == "ok" else "wrong"
     journals = ", ".join(f"{name}: {state}" for name, state in health.get("journal", {}).items())
     summary = f"{health['status']} at {url}, {health['clients']} connected, up {health['uptime']:.0f} s"
     return DoctorCheck("gateway", state, f"{summary}; journal {journals}" if journals and state != "ok" else summary)

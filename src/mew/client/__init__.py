@@ -14,7 +14,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Unpack
 
-from mew._internal.unix_sockets import FOLDER, VARIABLE, address_of, gateway_socket
+from mew._internal import SPACE_FOLDER
+from mew._internal.unix_sockets import SOCKET_VARIABLE, address_of, gateway_socket
 from mew.client import errors, mcp
 from mew.client.approvals import IncomingProposal, Proposals
 from mew.client.connection import Connection, GatewayUrl
@@ -169,11 +170,11 @@ def _address() -> str:
 
     It never guesses a port: any other program could be listening there.
     """
-    if file := os.environ.get(VARIABLE):
+    if file := os.environ.get(SOCKET_VARIABLE):
         return address_of(Path(file))
     if url := os.environ.get("MEW_GATEWAY"):
         return url
-    if (Path.cwd() / FOLDER).is_dir():
+    if (Path.cwd() / SPACE_FOLDER).is_dir():
         return address_of(gateway_socket(Path.cwd()))
     raise ValueError(
         "no address: give one, set MEW_GATEWAY to the gateway's, such as ws://localhost:8080,"

@@ -131,14 +131,14 @@ class PendingRequests:
                 self._rate_limited_at = asyncio.get_running_loop().time()
             request.fail(error)
             return
-        request.accepted = request.accepted or (by_gateway and request.kind in kinds.CONSUMED)
+        request.accepted = request.accepted or (by_gateway and request.kind in kinds.CONSUMED_KINDS)
         if self._accepts(request, envelope):
             request.finish(envelope)
 
     def _accepts(self, request: PendingRequest, envelope: Envelope) -> bool:
         """Whether this is the answer. For kinds without an echo, any answer of the gateway counts."""
         if request.accepts is None:
-            return envelope.sender == kinds.GATEWAY and request.kind in kinds.CONSUMED
+            return envelope.sender == kinds.GATEWAY and request.kind in kinds.CONSUMED_KINDS
         try:
             return request.accepts(envelope)
         except Exception as error:  # an error in the caller's predicate: raise it in the caller

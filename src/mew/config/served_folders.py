@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
-from mew._internal.files import SPACE_FOLDER
+from mew._internal import SPACE_FOLDER
 
 MAX_FOLDERS: Final = 20_000
 """Maximum number of folders searched below a served one. A `.mew` beyond that limit is not found."""

@@ -28,9 +28,9 @@ from ruamel.yaml.reader import ReaderError
 
 from mew.config import ConfigError
 
-MAX_DEPTH: Final = 64
+MAX_YAML_DEPTH: Final = 64
 """Maximum nesting depth in one file. It bounds every recursion over values."""
-MAX_VALUES: Final = 100_000
+MAX_YAML_VALUES: Final = 100_000
 """Maximum number of values in one file. Aliases count each time: a small file must not expand to a large one."""
 
 Key: TypeAlias = str | int
@@ -291,8 +291,8 @@ class _Builder:
 
     def node(self, event: Any, path: tuple[Key, ...]) -> Node:
         """Build the value that starts with this event."""
-        if len(path) > MAX_DEPTH:
-            raise self.error(event, path[:3], f"nested deeper than {MAX_DEPTH} levels")
+        if len(path) > MAX_YAML_DEPTH:
+            raise self.error(event, path[:3], f"nested deeper than {MAX_YAML_DEPTH} levels")
         if isinstance(event, AliasEvent):
             if event.anchor not in self.anchors:
                 raise self.error(event, path, "an alias without its anchor; put a string that begins with * in quotes")
@@ -305,8 +305,8 @@ class _Builder:
             node = self.sequence(event, path)
         else:
             node = Node(_resolved(event.value) if _is_plain(event) else event.value, _line(event), event.value)
-        if node.size > MAX_VALUES:
-            raise self.error(event, path, f"more than {MAX_VALUES} values, aliases counted")
+        if node.size > MAX_YAML_VALUES:
+            raise self.error(event, path, f"more than {MAX_YAML_VALUES} values, aliases counted")
         if event.anchor is not None:
             self.anchors[event.anchor] = node
         return node

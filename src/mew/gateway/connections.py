@@ -25,7 +25,7 @@ LEAST_ROOM: Final = 16
 """Number of connections that are accepted even if almost no file descriptors are left."""
 UNADMITTED_SHARE: Final = 0.75
 """Maximum share of the connections' file descriptors that unadmitted connections may use."""
-WAITING: Final = 4096
+MAX_WAITING_CONNECTIONS: Final = 4096
 """Maximum number of connections that wait for others from their address. Each takes a descriptor and a few KB."""
 _V6_PREFIX: Final = 64
 
@@ -147,7 +147,7 @@ class Connections:
 
     def make_room(self) -> None:
         """While too many connections wait, close the latest one of the address with the most waiting connections."""
-        while self.waiting_count and (self.waiting_count > WAITING or self._lacks_room()):
+        while self.waiting_count and (self.waiting_count > MAX_WAITING_CONNECTIONS or self._lacks_room()):
             latest = max(self._waiting.values(), key=len)[-1]
             give_up = latest.give_up
             latest.closed()
@@ -280,9 +280,9 @@ def _address(written: str) -> Address | None:
 
 RESERVED_DESCRIPTORS: Final = 64
 """File descriptors reserved for the journal, logs and child processes: connections must not make them fail."""
-A_TURN: Final = 10
+_ACCEPTED_A_TURN: Final = 10
 """Maximum number of connections accepted per event-loop iteration."""
-RETRY_SECONDS: Final = 1.0
+_RETRY_SECONDS: Final = 1.0
 _OPEN: Final = Path("/proc/self/fd")
 
 Connect = Callable[[socket.socket, OpenConnection], Coroutine[Any, Any, None]]
@@ -338,7 +338,7 @@ class Listener:
             self._loop.remove_reader(self._listening.fileno())
 
     def _accept(self) -> None:
-        for _ in range(A_TURN):
+        for _ in range(_ACCEPTED_A_TURN):
             if self._connections.full:
                 self._connections.others_wait = True
                 self._pause()
@@ -388,9 +388,9 @@ class Listener:
 
     def _wait(self, error: OSError) -> None:
         """Retry later: despite the reserve, other processes may have used up all descriptors or memory."""
-        log.warning("cannot accept connections", error=error.strerror, retry_seconds=RETRY_SECONDS)
+        log.warning("cannot accept connections", error=error.strerror, retry_seconds=_RETRY_SECONDS)
         self._pause()
-        self._retry = self._loop.call_later(RETRY_SECONDS, self._try_again)
+        self._retry = self._loop.call_later(_RETRY_SECONDS, self._try_again)
 
     def _try_again(self) -> None:
         self._retry = None
@@ -402,7 +402,7 @@ def _end(turn: "asyncio.Future[None]") -> None:
         turn.set_result(None)
 
 
-LOOK_SECONDS: Final = 1.0
+_LOOK_SECONDS: Final = 1.0
 SOURCES: Final = 64
 """Maximum number of (source, reason) pairs that are counted separately; the journal separates more."""
 
@@ -426,13 +426,13 @@ class RefusalLog:
         else:
             log.debug(event, **details)
         if self._looking is None:
-            self._looking = asyncio.get_running_loop().call_later(LOOK_SECONDS, self._look)
+            self._looking = asyncio.get_running_loop().call_later(_LOOK_SECONDS, self._look)
 
     def _look(self) -> None:
         """Log the counts that are due; the timer stops when no counts are left."""
         self.write_counted()
         again = bool(self._counted)
-        self._looking = asyncio.get_running_loop().call_later(LOOK_SECONDS, self._look) if again else None
+        self._looking = asyncio.get_running_loop().call_later(_LOOK_SECONDS, self._look) if again else None
 
     def write_counted(self, *, early: bool = False) -> None:
         """Log the counts that are due; with `early`, log all of them."""

@@ -10,7 +10,7 @@ from ipaddress import ip_address
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from mew._internal.files import SPACE_FOLDER
+from mew._internal import SPACE_FOLDER
 from mew.config import ConfigError
 from mew.config.models import GatewayConfig
 from mew.protocol.errors import Unauthorized

@@ -30,7 +30,7 @@ from mew.gateway.websocket_protocol import UNADMITTED_MARGIN, WebSocketProtocol
 from mew.protocol import JoinRequest, ProtocolError, raw_json
 from mew.protocol.errors import InvalidRequest
 
-HEADERS: Final = 100
+_MAX_HEADERS: Final = 100
 KEY_BYTES: Final = 16
 LINGER_SECONDS: Final = 1.0
 PIPELINED: Final = 16
@@ -41,7 +41,7 @@ HURRIED_UNSENT_CHECKS: Final = 2
 """The same number while other connections wait for a free place."""
 UNSENT_PROGRESS: Final = 64 * 1024
 """Bytes that such a peer must read in that time, if that much is queued."""
-SLICE: Final = 4096
+_PARSED_BYTES: Final = 4096
 """Number of bytes parsed at a time. The parser does not report where in them a request ended."""
 _NO_LINGER: Final = struct.pack("ii", 1, 0)
 _BODY: Final = frozenset({b"content-length", b"transfer-encoding"})
@@ -145,7 +145,7 @@ class HttpConnection(HttpToolsProtocol):
         """Count and store a complete header; too many headers exceed the head limit."""
         self._count(len(name) + len(value))
         super().on_header(name, value)
-        if len(self.headers) > HEADERS:
+        if len(self.headers) > _MAX_HEADERS:
             self._head_size = self._head_limit
             self._count(1)
 
@@ -263,7 +263,7 @@ class HttpConnection(HttpToolsProtocol):
         self._unset_keepalive_if_required()
         if self._deadline is None:
             self._await(self._gateway.config.timeouts.handshake_seconds)
-        for start in range(0, len(data), SLICE):
+        for start in range(0, len(data), _PARSED_BYTES):
             if not self._parse(data, start):
                 return
 
@@ -272,7 +272,7 @@ class HttpConnection(HttpToolsProtocol):
 
         A head that follows a complete request in the same packet is measured from the next slice on.
         """
-        part = data[start : start + SLICE]
+        part = data[start : start + _PARSED_BYTES]
         self._raw_size += len(part) if self._in_head else 0
         try:
             self.parser.feed_data(part)

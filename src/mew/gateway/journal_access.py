@@ -12,11 +12,11 @@ from mew.journal.reader import Journal, is_data_record
 from mew.protocol import GATEWAY, Identity, Record, records
 from mew.protocol.kinds import INVITE_ACK, STREAM_OPEN, STREAM_READY
 
-Audience: TypeAlias = frozenset[str] | None
+_Audience: TypeAlias = frozenset[str] | None
 """The recipients of a stream's data; None means all participants."""
 MAX_CACHED_STREAMS: Final = 10_000
 """Maximum number of streams whose recipients are cached."""
-_NOBODY: Final[Audience] = frozenset()
+_NOBODY: Final[_Audience] = frozenset()
 _FOR_ONE: Final = frozenset({records.WELCOMED, records.CONSUMED, records.REJECTED, records.FRAME_REJECTED, records.GAP})
 """Events sent only to their participant, or sent by it only to the gateway."""
 _FOR_ALL: Final = frozenset({records.START, records.JOINED, records.LEFT, records.ENVELOPE})
@@ -31,7 +31,7 @@ class _Request(msgspec.Struct):
     target: list[str] | None = None
 
     @property
-    def audience(self) -> Audience:
+    def audience(self) -> _Audience:
         return None if self.target is None else frozenset(self.target)
 
 
@@ -61,7 +61,7 @@ class StreamAudiences:
 
     def __init__(self) -> None:
         """Start with an empty cache."""
-        self._known: dict[str, Audience] = {}
+        self._known: dict[str, _Audience] = {}
 
     def observe(self, record: Record) -> None:
         """Remember the recipients if the record describes a new stream."""
@@ -69,7 +69,7 @@ class StreamAudiences:
         if learnt:
             self._keep(learnt)
 
-    def of(self, stream_id: str, journal: Journal, position: int) -> Audience:
+    def of(self, stream_id: str, journal: Journal, position: int) -> _Audience:
         """Return the recipients of a stream that was open at this position of this journal."""
         if stream_id in self._known:
             return self._known[stream_id]
@@ -78,25 +78,25 @@ class StreamAudiences:
         self._keep(audiences)
         return audiences[stream_id]
 
-    def _keep(self, audiences: dict[str, Audience]) -> None:
+    def _keep(self, audiences: dict[str, _Audience]) -> None:
         if len(self._known) >= MAX_CACHED_STREAMS:
             self._known = {}
         self._known.update(audiences)
 
 
-def _learnt(record: Record) -> dict[str, Audience]:
+def _learnt(record: Record) -> dict[str, _Audience]:
     """Return the stream recipients that a record defines: none for a participant's `stream/open` (protocol §1)."""
     if record.kind in (STREAM_OPEN, STREAM_READY) and record.participant == GATEWAY and record.stream_id is not None:
         return {record.stream_id: msgspec.json.decode(record.payload, type=_Opened).payload.audience}
     return {}
 
 
-def _open_at(journal: Journal, position: int) -> dict[str, Audience]:
+def _open_at(journal: Journal, position: int) -> dict[str, _Audience]:
     """Return the recipients of all streams open at a position, and of some others.
 
     Reads the last checkpoint before the position and the records after it.
     """
-    audiences: dict[str, Audience] = {}
+    audiences: dict[str, _Audience] = {}
     for record in journal.records(_checkpoint_before(journal, position), control=True):
         if record.position >= position:
             break

@@ -108,7 +108,7 @@ class Turns:
             del self._waiting[who]
 
 
-A_TURN: Final = 10
+JOINS_A_TURN: Final = 10
 """Maximum number of queued calls per event-loop iteration; `TURN_SECONDS` may reduce it."""
 TURN_SECONDS: Final = 0.0005
 """Maximum time per event-loop iteration for queued calls. At least one call runs, however long it takes."""
@@ -137,7 +137,7 @@ class LoopThrottle:
             self._pass(work)
 
     def _is_over(self) -> bool:
-        return self._passed >= A_TURN or self._seconds >= TURN_SECONDS
+        return self._passed >= JOINS_A_TURN or self._seconds >= TURN_SECONDS
 
     def _pass(self, work: Callable[[], None]) -> None:
         self._passed += 1

@@ -36,7 +36,7 @@ KERNEL_BUFFER: Final = 128 * 1024
 deliver megabytes of a flooding writer in one read."""
 BACKLOG: Final = 4096
 MAX_BIND_ATTEMPTS: Final = 8
-POLL_SECONDS: Final = 0.01
+_POLL_SECONDS: Final = 0.01
 DISCONNECT_SECONDS: Final = 1.0
 """Time for forcibly disconnected sockets to close and to be recorded."""
 COLLECT_AFTER: Final = (20_000, 20, 50)
@@ -317,7 +317,7 @@ def _settle_down() -> None:
 
 async def _until(done: Callable[[], bool], deadline: float) -> None:
     while not done() and time.monotonic() < deadline:
-        await asyncio.sleep(POLL_SECONDS)
+        await asyncio.sleep(_POLL_SECONDS)
 
 
 def _listener(host: str, port: int) -> socket.socket:

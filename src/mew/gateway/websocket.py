@@ -33,7 +33,7 @@ NORMAL: Final = 1000
 GOING_AWAY: Final = 1001
 PROTOCOL_ERROR: Final = 1002
 INVALID_TEXT: Final = 1007
-POLICY: Final = 1008
+_POLICY: Final = 1008
 CLOSE_CODES: Final = frozenset((1000, 1001, 1002, 1003, *range(1007, 1015), *range(3000, 5000)))
 """Valid codes of a close frame: those of RFC 6455 §7.4 and IANA's registry, and the range for applications."""
 RUN_FRAME_BYTES: Final = 16 * 1024
@@ -377,7 +377,7 @@ class WebSocketConnection(WSListener):
         if self.is_lined_up:  # the join came in time and is still queued
             self._set_deadline(self._gateway.config.timeouts.handshake_seconds, self._never_joined)
             return
-        self.close(POLICY, "no join came in time")
+        self.close(_POLICY, "no join came in time")
 
     # Runs of frames, and backpressure under load
 

@@ -21,7 +21,7 @@ INDEX: Final = "index.html"
 FOREVER: Final = "public, max-age=31536000, immutable"
 """For files whose names change with their contents."""
 ASK_FIRST: Final = "no-cache"
-POLICY: Final = "; ".join(
+_CONTENT_SECURITY_POLICY: Final = "; ".join(
     (
         "default-src 'none'",
         "script-src 'self'",
@@ -36,8 +36,8 @@ POLICY: Final = "; ".join(
     )
 )
 """Forbids external resources, inline code, HTML created from text, and framing."""
-HEADERS: Final = {
-    "content-security-policy": POLICY,
+PAGE_HEADERS: Final = {
+    "content-security-policy": _CONTENT_SECURITY_POLICY,
     "cross-origin-opener-policy": "same-origin",
     "cross-origin-resource-policy": "same-origin",
     "permissions-policy": "camera=(), geolocation=(), microphone=(), payment=(), usb=()",
@@ -113,7 +113,7 @@ class InspectorPage(BaseRoute):
 
 def answered(file: StaticFile, request: Request) -> Response:
     """Return the response to a request for a file."""
-    headers = {**HEADERS, "cache-control": file.caching, "etag": file.tag, "vary": "Accept-Encoding"}
+    headers = {**PAGE_HEADERS, "cache-control": file.caching, "etag": file.tag, "vary": "Accept-Encoding"}
     if _has(request.headers.get("if-none-match", ""), file.tag):
         return Response(status_code=304, headers=headers)
     packed = "gzip" in request.headers.get("accept-encoding", "")

@@ -29,14 +29,14 @@ from mew.protocol import kinds, raw_json
 from mew.protocol.records import CHECKPOINT, CONSUMED, ENVELOPE, FRAME, WELCOMED, Record
 from mew.protocol.state import restore
 
-JSON: Final = "json"
+_JSON: Final = "json"
 BYTES: Final = "application/octet-stream"
 JSON_SCHEMA: Final = "jsonschema"
 NO_SCHEMA: Final = 0
 METADATA: Final = "mew.journal"
 MOST_CHANNELS: Final = 2**16 - 1
 _KNOWN: Final = {
-    "application/json": JSON,
+    "application/json": _JSON,
     "application/cbor": "cbor",
     "application/msgpack": "msgpack",
     "application/x-msgpack": "msgpack",
@@ -110,7 +110,7 @@ class _Streams:
 def _described(descriptor: dict[str, Any], usual: str) -> tuple[str, bytes]:
     """Return the encoding and the schema of a format descriptor."""
     if isinstance(descriptor.get("schema"), dict):
-        return JSON, raw_json.encode_json(descriptor["schema"])
+        return _JSON, raw_json.encode_json(descriptor["schema"])
     return _encoding(descriptor.get("mime_type"), usual), b""
 
 
@@ -119,7 +119,7 @@ def _encoding(media_type: object, usual: str = BYTES) -> str:
     if not isinstance(media_type, str) or not media_type.strip():
         return usual
     name = media_type.partition(";")[0].strip().lower()
-    return JSON if name.endswith("+json") else _KNOWN.get(name, name)
+    return _JSON if name.endswith("+json") else _KNOWN.get(name, name)
 
 
 class _Export:
@@ -150,14 +150,14 @@ class _Export:
         stream_id = str(record.stream_id)
         if record.event == FRAME:
             data, format_ = record.payload, self._streams.format_of(stream_id)
-            if format_.encoding == JSON and not is_json(data):
+            if format_.encoding == _JSON and not is_json(data):
                 format_ = _Format()
         else:
             payload = raw_json.split_json(raw_json.split_json(record.payload)["payload"])
             data = payload.get("content", b"null")
             format_ = self._streams.format_of(stream_id, raw_json.decode_json(payload.get("format_id", b"null")))
-            if format_.encoding != JSON:
-                format_ = _Format(format_.id, JSON)
+            if format_.encoding != _JSON:
+                format_ = _Format(format_.id, _JSON)
         about = {"stream_id": stream_id, "writer": record.participant, "format_id": format_.id}
         topic = f"{self._space}/{stream_id}/{record.participant}"
         self._put(record, self._channel(topic, format_, about), data, record.frame_number or 0)
@@ -196,4 +196,4 @@ class _Export:
         return count
 
 
-_ENVELOPE: Final = _Format("", JSON)
+_ENVELOPE: Final = _Format("", _JSON)

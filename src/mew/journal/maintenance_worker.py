@@ -68,7 +68,7 @@ class InvalidRequestLine(MewError):
     """A line that is not a valid request."""
 
 
-def main() -> int:
+def run_worker() -> int:
     """Process requests until the input ends."""
     # An interrupt at the terminal reaches child processes too. Only the gateway may end this process.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -165,4 +165,4 @@ def _shown(line: bytes) -> Any:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(run_worker())

@@ -22,12 +22,12 @@ JournalPart: TypeAlias = "Block | RecordRows"
 """Consecutive records: a block of the log, or rows of a segment."""
 ReadSealed: TypeAlias = "Callable[[int], Iterator[RecordRows]]"
 """Returns the sealed rows from a position on."""
-POLL_SECONDS: Final = 0.05
+TAIL_POLL_SECONDS: Final = 0.05
 
 
 def wait_for_poll() -> None:
     """Wait 50 ms before the next check."""
-    time.sleep(POLL_SECONDS)
+    time.sleep(TAIL_POLL_SECONDS)
 
 
 def never_stop() -> bool:

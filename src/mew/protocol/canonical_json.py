@@ -16,7 +16,7 @@ import msgspec
 
 from mew.protocol.errors import InvalidEnvelope, QuotaExceeded
 
-MAX_VALUES: Final = 50_000
+MAX_PROPOSAL_VALUES: Final = 50_000
 """Maximum elements of lists and objects in one payload. A digest takes about a microsecond per element."""
 _EXACT: Final = 2**53
 """Up to this absolute value, every integral double is written as an integer."""
@@ -35,7 +35,7 @@ def digests(payload: bytes, to: Iterable[str]) -> Digests:
     """Return the digests of an `mcp/request` or `mcp/proposal`. `raw_json.decode` must have accepted `payload`.
 
     Raises `InvalidEnvelope` if two readers could interpret it differently: a duplicate name, or a number too large for
-    a double. Raises `QuotaExceeded` if it has more than `MAX_VALUES` values.
+    a double. Raises `QuotaExceeded` if it has more than `MAX_PROPOSAL_VALUES` values.
     """
     values = _Reader().read(payload)
     params = values.get("params")
@@ -72,11 +72,14 @@ class _Reader:
     """Reads JSON with every number as a double. Rejects duplicate names in an object, and too many values."""
 
     def __init__(self) -> None:
-        self._left = MAX_VALUES
+        self._left = MAX_PROPOSAL_VALUES
 
     def read(self, payload: bytes) -> dict[str, Any]:
         # Each bracket outside strings, except the first, starts a value. A text with too many is not parsed.
-        if payload.count(b"[") + payload.count(b"{") > MAX_VALUES and _containers(payload) > MAX_VALUES:
+        if (
+            payload.count(b"[") + payload.count(b"{") > MAX_PROPOSAL_VALUES
+            and _containers(payload) > MAX_PROPOSAL_VALUES
+        ):
             raise self._too_many()
         values: dict[str, Any] = json.loads(payload.decode(), object_pairs_hook=self._object, parse_int=float)
         self._count_lists(values)
@@ -105,7 +108,7 @@ class _Reader:
             raise self._too_many()
 
     def _too_many(self) -> QuotaExceeded:
-        return QuotaExceeded(f"a proposal may have {MAX_VALUES} values; send long data as one string")
+        return QuotaExceeded(f"a proposal may have {MAX_PROPOSAL_VALUES} values; send long data as one string")
 
 
 def _containers(text: bytes) -> int:

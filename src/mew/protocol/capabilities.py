@@ -13,7 +13,7 @@ from mew.protocol.errors import InvalidEnvelope
 from mew.protocol.patterns import MAX_SCANNED_TEXT, KindPattern, TextTooLong, ValueTest, compile_value, covers_value
 from mew.protocol.work import KINDS_PER_UNIT, TRIED_UNITS, UNBOUNDED, Work
 
-MAX_DEPTH: Final = 32
+MAX_CAPABILITY_DEPTH: Final = 32
 """Most nesting levels of one pattern. This bounds every recursion over patterns."""
 MAX_SIZE: Final = 256
 """Most values in one pattern. Covering and matching take as many steps as two sizes multiplied."""
@@ -142,8 +142,8 @@ def read_capability(value: Any, where: str) -> Capability:
         raise InvalidEnvelope(f"`{where}.payload` must be an object")
     if to is not None and not _is_recipients(to):
         raise InvalidEnvelope(f"`{where}.to` must be a string or an array of strings")
-    if _depth(value) > MAX_DEPTH:
-        raise InvalidEnvelope(f"`{where}` is nested deeper than {MAX_DEPTH} levels")
+    if _depth(value) > MAX_CAPABILITY_DEPTH:
+        raise InvalidEnvelope(f"`{where}` is nested deeper than {MAX_CAPABILITY_DEPTH} levels")
     text, size = raw_json.encode_json(value), _size(value)
     if size > MAX_SIZE or len(text) > MAX_TEXT:
         raise InvalidEnvelope(f"`{where}` has over {MAX_SIZE} values or {MAX_TEXT} bytes")

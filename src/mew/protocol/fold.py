@@ -309,7 +309,7 @@ def _proposal_fulfilled(state: SpaceState, record: Record) -> None:
 
 def _proposal_rejected(state: SpaceState, record: Record) -> None:
     """Apply an `mcp/reject` with a stamp."""
-    _close_stamped(state, record, proposals.REJECTED)
+    _close_stamped(state, record, proposals.REJECTED_OUTCOME)
 
 
 def _proposal_withdrawn(state: SpaceState, record: Record) -> None:

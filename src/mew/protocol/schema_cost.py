@@ -117,7 +117,7 @@ HASHED_WEIGHT: Final = 4
 _APPLICATORS: Final = frozenset((*_ONE_SCHEMA, *_SCHEMAS, *_REFERENCES, *_UNEVALUATED, *_FOR_PARTS))
 _PERCENT: Final = re.compile(rb"%([0-9A-Fa-f]{2})")
 
-State: TypeAlias = dict[int, int]
+_State: TypeAlias = dict[int, int]
 """Maps the `id()` of each subschema to the number of times it applies to one value."""
 
 
@@ -228,7 +228,7 @@ class _Walk:
         self.weights = {key: node.weight for key, node in self._nodes.items()}
         self.remote_weights = {key: node.remote_weight for key, node in self._nodes.items()}
         self.unique = {key: node.unique for key, node in self._nodes.items()}
-        self.applied: dict[int, State] = {}
+        self.applied: dict[int, _State] = {}
         graph = {key: [id(subschema) for subschema in node.same_value] for key, node in self._nodes.items()}
         try:
             order = list(TopologicalSorter(graph).static_order())
@@ -237,13 +237,13 @@ class _Walk:
         for key in order:
             self.applied[key] = self._sum([({key: 1}, 1), *((self.applied[target], 1) for target in graph[key])])
 
-    def next_states(self, state: State) -> Iterator[State]:
+    def next_states(self, state: _State) -> Iterator[_State]:
         """Return the states of the parts of a value to which this state applies."""
         nodes = [(self._nodes[key], count) for key, count in state.items()]
         for sort in range(3):
             yield from self._states_of([(node.parts[sort], count) for node, count in nodes if node.parts])
 
-    def _states_of(self, parts: list[tuple[_Parts, int]]) -> Iterator[State]:
+    def _states_of(self, parts: list[tuple[_Parts, int]]) -> Iterator[_State]:
         names: dict[Any, list[tuple[list[Any], int]]] = {}
         for part, count in parts:
             for name, schemas in part.by_name.items():
@@ -255,12 +255,12 @@ class _Walk:
         if resting:
             yield self._state([(part.rest, count) for part, count in resting])
 
-    def _state(self, applying: list[tuple[list[Any], int]]) -> State:
+    def _state(self, applying: list[tuple[list[Any], int]]) -> _State:
         return self._sum((self.applied[id(schema)], count) for schemas, count in applying for schema in schemas)
 
-    def _sum(self, states: Iterable[tuple[State, int]]) -> State:
+    def _sum(self, states: Iterable[tuple[_State, int]]) -> _State:
         """Add up states, each multiplied by its count. Counts every step; raises `SchemaTooComplex` above a limit."""
-        whole: State = {}
+        whole: _State = {}
         for state, count in states:
             self.steps += len(state) + 1
             for key, times in state.items():

@@ -13,7 +13,7 @@ import msgspec
 
 from mew._internal.logging import log
 from mew._internal.unix_sockets import (
-    CONTROL_NAME,
+    _CONTROL_SOCKET,
     connect_to_socket,
     control_socket,
     is_of_owner,
@@ -79,7 +79,7 @@ class ControlServer:
         try:
             peer = writer.get_extra_info("socket")
             if not is_of_owner(peer):
-                log.warning("connection of another user rejected", socket=CONTROL_NAME)
+                log.warning("connection of another user rejected", socket=_CONTROL_SOCKET)
                 return
             async with asyncio.timeout(REQUEST_SECONDS):
                 line = await reader.readline()

@@ -13,7 +13,7 @@ from typing import Any, Final
 import msgspec
 
 from mew._internal.processes import MARK, mark_of
-from mew._internal.unix_sockets import VARIABLE, address_of, gateway_socket
+from mew._internal.unix_sockets import SOCKET_VARIABLE, address_of, gateway_socket
 from mew.config.models import McpServerConfig, ParticipantConfig, RestartPolicy, SpaceConfig
 from mew.config.served_folders import served_folder_problem
 from mew.config.tokens import environment_variable
@@ -83,7 +83,7 @@ def make_launch(space: SpaceConfig, name: str, token: str, shared: LaunchEnviron
         argv = (str(participant.command), *(fill_in(argument, values) for argument in participant.args))
     env |= {
         "MEW_GATEWAY": shared.url,
-        VARIABLE: str(gateway_socket(space.directory)),
+        SOCKET_VARIABLE: str(gateway_socket(space.directory)),
         "MEW_SPACE": space.settings.space_id,
         "MEW_TOKEN": token,
         "MEW_PARTICIPANT_ID": name,

@@ -22,8 +22,8 @@ from mew.gateway.journaling import journal_root
 RESTART_SECONDS: Final = 1.0
 """Delay before a shipper is restarted. It doubles with each restart, up to `LONGEST_RESTART_SECONDS`."""
 LONGEST_RESTART_SECONDS: Final = 60.0
-STOP_SECONDS: Final = 5.0
-TAKEN_OVER: Final = 4
+_STOP_SECONDS: Final = 5.0
+_TAKEN_OVER: Final = 4
 """Exit code of a shipper that was replaced by another process."""
 
 
@@ -68,7 +68,7 @@ class _Shipper:
             code, message = await self._run_once()
             backoff.lasted(time.monotonic() - started)
             delay = backoff.next_delay()
-            if code == TAKEN_OVER:  # do not take the place of the other process back immediately
+            if code == _TAKEN_OVER:  # do not take the place of the other process back immediately
                 delay = LONGEST_RESTART_SECONDS
             log.warning("shipper ended", space=self.space, code=code, error=message, restart_in_seconds=delay)
             await asyncio.sleep(delay)
@@ -107,6 +107,6 @@ class _Shipper:
         return ""
 
     async def stop(self) -> None:
-        """Stop the process; kill it after `STOP_SECONDS`."""
+        """Stop the process; kill it after `_STOP_SECONDS`."""
         if self._process is not None and self._process.returncode is None:
-            await stop_child(self._process, STOP_SECONDS)
+            await stop_child(self._process, _STOP_SECONDS)

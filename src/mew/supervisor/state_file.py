@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
 import msgspec
 
-from mew._internal.files import SPACE_FOLDER, ensure_space_folder, replace_file
+from mew._internal import SPACE_FOLDER
+from mew._internal.files import ensure_space_folder, replace_file
 from mew._internal.processes import is_running, process_start_id
 from mew.errors import MewError
 

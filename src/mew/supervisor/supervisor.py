@@ -10,9 +10,8 @@ import secrets
 from collections.abc import Callable, Mapping
 from contextlib import AsyncExitStack
 from datetime import UTC, datetime
-from pathlib import Path
 from types import TracebackType
-from typing import Final, Self
+from typing import Self
 
 import msgspec
 
@@ -23,6 +22,7 @@ from mew.config.tokens import TokenStore
 from mew.errors import MewError
 from mew.gateway.configuration_changes import changes, known_before, known_now, save_known_state
 from mew.gateway.gateway import Gateway
+from mew.gateway.journaling import journal_root
 from mew.protocol.handlers.administration import TOKEN_CREATED
 from mew.supervisor.control_socket import ControlServer
 from mew.supervisor.launch import Launch, LaunchEnvironment, exposure_problem, launch_problem, make_launch
@@ -115,9 +115,6 @@ class Supervisor:
         await asyncio.gather(*(child.stop() for child in reversed(self._children.values())))
 
 
-JOURNAL: Final = Path(".mew") / "journal"
-
-
 class AlreadyRunning(MewError):
     """Another gateway serves this space."""
 
@@ -152,9 +149,7 @@ class GatewaySupervisor:
         self._auto_start = auto_start
         self._wanted_port = wanted_port
         self._run = secrets.token_hex(8)
-        self._served_before = {
-            space.directory for space in gateway.config.spaces if (space.directory / JOURNAL).exists()
-        }
+        self._served_before = {space.directory for space in gateway.config.spaces if journal_root(space).exists()}
         """Directories of the spaces that a gateway has served before."""
         self._stack = AsyncExitStack()
 

@@ -88,7 +88,7 @@ def test_it_can_begin_at_a_time(lab: Lab) -> None:
 @pytest.mark.parametrize("window", [1, 3])
 def test_few_lines_are_found_however_far_back_they_are(lab: Lab, window: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(feed, "WINDOW", window)
-    monkeypatch.setattr(feed, "PAGE", 2)
+    monkeypatch.setattr(feed, "PAGE_RECORDS", 2)
     assert [item[18:] for item in shown(lab, "-n", "2", "--kind", "chat", "--from", "alice")] == ["one", "three"]
     assert shown(lab, "-n", "0") == []
 
@@ -329,7 +329,7 @@ def test_from_a_time_on_nothing_is_left_out_and_nothing_comes_before_it(control:
 @pytest.mark.parametrize("page", [1, 4, 5000])
 def test_the_last_few_are_found_each_once_and_in_order(window: int, page: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(feed, "WINDOW", window)
-    monkeypatch.setattr(feed, "PAGE", page)
+    monkeypatch.setattr(feed, "PAGE_RECORDS", page)
     every = [position for position in range(7, 47) if position % 3]
     for number in (0, 1, 4, 100):
         matches = past_of(Pages()).latest(number, lambda seen: not seen.is_data, data=False)

@@ -18,7 +18,7 @@ from schemathesis.specs.openapi.checks import ignored_auth
 
 from mew.gateway.http import journal as http_journal
 from mew.gateway.http.openapi import document
-from mew.gateway.http.openapi_examples import EVENT, PAGE
+from mew.gateway.http.openapi_examples import EVENT, EXAMPLE_PAGE
 from mew.journal.arrow import SCHEMA
 from mew.journal.reader import Journal
 from mew.journal.settings import JournalSettings
@@ -618,8 +618,8 @@ def test_the_examples_are_real_answers(tmp_path: Path, clients: Clients) -> None
         body = page(clients, gateway, "bob", from_=5)
         (event,) = follow(clients, gateway, "bob", from_=6).until(6)
         clients.close()
-    assert timeless(body) == timeless(PAGE)
-    assert list(body["records"][0]) == list(PAGE["records"][0])
+    assert timeless(body) == timeless(EXAMPLE_PAGE)
+    assert list(body["records"][0]) == list(EXAMPLE_PAGE["records"][0])
     assert event.data == body["records"][1]
 
 
@@ -632,7 +632,7 @@ def timeless(value: Any) -> Any:
 
 def test_the_examples_match_their_schema() -> None:
     schema = {"$ref": "#/components/schemas/JournalPage", "components": document()["components"]}
-    jsonschema_rs.validate(schema, PAGE)
+    jsonschema_rs.validate(schema, EXAMPLE_PAGE)
     fields = dict(line.split(": ", 1) for line in EVENT.removesuffix("\n\n").split("\n"))
-    assert msgspec.json.decode(fields["data"]) == PAGE["records"][1]
+    assert msgspec.json.decode(fields["data"]) == EXAMPLE_PAGE["records"][1]
     assert (fields["id"], fields["event"]) == ("6", "rejected")

@@ -24,7 +24,7 @@ from starlette.routing import Route
 from mew.config.models import Timeouts
 from mew.gateway.http.app import HttpApi
 from mew.gateway.http.openapi import codes_by_status, document
-from mew.gateway.http.openapi_examples import EXPLAINED, MESSAGES, Example
+from mew.gateway.http.openapi_examples import EXAMPLE_MESSAGES, EXPLAINED, Example
 from mew.protocol import ERROR_CODES
 from tests.gateway.http_requests import Clients, ask, connecting
 from tests.gateway.raw import ANYTHING, Running, running
@@ -168,7 +168,7 @@ def post(clients: Clients, gateway: Running, path: str, example: Example) -> Non
 def test_every_example_message_gets_the_documented_answer(tmp_path: Path, clients: Clients) -> None:
     with running(tmp_path, SPACE) as gateway:
         clients.joined(gateway, "bob")
-        for example in MESSAGES:
+        for example in EXAMPLE_MESSAGES:
             post(clients, gateway, "/participants/alice/messages", example)
         clients.close()
 
@@ -179,7 +179,7 @@ def test_every_example_explanation_is_the_real_answer(tmp_path: Path, clients: C
             post(clients, gateway, "/participants/bob/explain", example)
 
 
-@pytest.mark.parametrize(("path", "examples"), [("messages", MESSAGES), ("explain", EXPLAINED)])
+@pytest.mark.parametrize(("path", "examples"), [("messages", EXAMPLE_MESSAGES), ("explain", EXPLAINED)])
 def test_an_example_is_listed_under_its_status_and_matches_the_schema(path: str, examples: tuple[Example, ...]) -> None:
     operation = document()["paths"][f"/participants/{{participant}}/{path}"]["post"]
     request_examples = operation["requestBody"]["content"]["application/json"]["examples"]

@@ -16,7 +16,7 @@ import msgspec
 from mew._internal.unix_sockets import connect_to_socket, path_of
 from mew.cli.common.errors import CommandFailed, RequestRefused, Unreachable, UsageError, one_line
 
-ANSWER_TIMEOUT: Final = 10.0
+_ANSWER_SECONDS: Final = 10.0
 """Timeout for an answer."""
 EVENT_TIMEOUT: Final = 40.0
 """Timeout for an event: the gateway sends a comment after 15 seconds without one."""
@@ -79,7 +79,7 @@ class GatewayClient:
     def ask(self, method: str, path: str, body: object = None, *, form: Any = Any, **query: object) -> Any:
         """Return the answer, decoded as `form`. Raises `RequestRefused` with the gateway's reason, or `Unreachable`."""
         data = None if body is None else body if isinstance(body, bytes) else msgspec.json.encode(body)
-        answer = self._request(method, self._target(path, query), data, {}, ANSWER_TIMEOUT)
+        answer = self._request(method, self._target(path, query), data, {}, _ANSWER_SECONDS)
         try:
             text = answer.read(MAX_ANSWER_BYTES)
         except (OSError, http.client.HTTPException) as error:

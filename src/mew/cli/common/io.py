@@ -14,12 +14,12 @@ from mew.cli.common.errors import UsageError
 
 MAX_VALUE_BYTES: Final = 64 * 2**20
 """Maximum bytes that are read from a file or standard input for one value."""
-STDIN: Final = "-"
+_STDIN: Final = "-"
 
 
 def read_bytes(option: str, text: str) -> bytes:
     """Return the bytes of an option: its own text, the contents of a file for `@file`, standard input for `-`."""
-    if text == STDIN:
+    if text == _STDIN:
         data = sys.stdin.buffer.read(MAX_VALUE_BYTES + 1)
     elif text.startswith("@"):
         try:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 import msgspec
 from cyclopts import Parameter
 
-from mew._internal.unix_sockets import VARIABLE, address_of, gateway_socket, path_of
+from mew._internal.unix_sockets import SOCKET_VARIABLE, address_of, gateway_socket, path_of
 from mew.cli.common.errors import Unreachable, UsageError
 from mew.cli.common.http_client import SCHEMES, GatewayClient
 from mew.config import ConfigError, find_config
@@ -168,10 +168,10 @@ def _prompt_for_participant(names: tuple[str, ...]) -> str:
             return line.strip()
 
 
-GATEWAY: Final = "MEW_GATEWAY"
-SPACE: Final = "MEW_SPACE"
-TOKEN: Final = "MEW_TOKEN"
-PARTICIPANT: Final = "MEW_PARTICIPANT_ID"
+_GATEWAY_VARIABLE: Final = "MEW_GATEWAY"
+_SPACE_VARIABLE: Final = "MEW_SPACE"
+_TOKEN_VARIABLE: Final = "MEW_TOKEN"
+_PARTICIPANT_VARIABLE: Final = "MEW_PARTICIPANT_ID"
 
 
 @Parameter(name="*")
@@ -204,14 +204,14 @@ class TargetOptions:
             return self.gateway
         if self.space_dir is not None:
             return None
-        if file := os.environ.get(VARIABLE):
+        if file := os.environ.get(SOCKET_VARIABLE):
             return address_of(Path(file))
-        return os.environ.get(GATEWAY) or None
+        return os.environ.get(_GATEWAY_VARIABLE) or None
 
     @property
     def space_id(self) -> str | None:
         """The space named by an option or by the environment."""
-        return self.space or (os.environ.get(SPACE) or None if self.space_dir is None else None)
+        return self.space or (os.environ.get(_SPACE_VARIABLE) or None if self.space_dir is None else None)
 
     def token(self) -> str | None:
         """Return the token named by an option or the environment. Raises `UsageError` if that variable is empty."""
@@ -220,7 +220,7 @@ class TargetOptions:
             if not token:
                 raise UsageError(f"the environment variable {self.token_env} does not contain a token")
             return token
-        return os.environ.get(TOKEN, "").strip() or None if self.space_dir is None else None
+        return os.environ.get(_TOKEN_VARIABLE, "").strip() or None if self.space_dir is None else None
 
 
 DIRECTORY: Final = TargetOptions()
@@ -268,7 +268,7 @@ def participant_target(
     Without a participant or a token, it tries the names in `usual`. Raises `UsageError`, or `Unreachable` if the space
     of the directory `must_run` and does not.
     """
-    own = (os.environ.get(PARTICIPANT) or None) if options.space_dir is None else None
+    own = (os.environ.get(_PARTICIPANT_VARIABLE) or None) if options.space_dir is None else None
     if token is None and (participant in (None, own) or options.token_env is not None):
         token = options.token()
     participant, address = participant or own, options.address
@@ -294,7 +294,7 @@ def participant_client(options: TargetOptions, participant: str | None) -> tuple
     target = participant_target(options, participant, must_run=False)
     token = target.token or options.token()
     if token is None:
-        raise UsageError(f"no token: set {TOKEN}, or give the directory of a space with --space-dir")
+        raise UsageError(f"no token: set {_TOKEN_VARIABLE}, or give the directory of a space with --space-dir")
     client = GatewayClient(target.url, token, target.space)
     return client, target.participant or _holder(client)
 
@@ -309,7 +309,7 @@ def observer_target(options: TargetOptions) -> GatewayTarget:
         return GatewayTarget(url=url, space=options.space_id or place.space_id, token=observer_token(place))
     if token is None:
         raise UsageError(
-            f"no token: set {TOKEN} to an observer token, or give the directory of a space with --space-dir"
+            f"no token: set {_TOKEN_VARIABLE} to an observer token, or give the directory of a space with --space-dir"
         )
     url = options.address or find_space(options.space_dir).local
     return GatewayTarget(url=url, space=options.space_id, token=token)

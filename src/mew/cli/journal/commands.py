@@ -26,7 +26,7 @@ from mew.protocol.timestamps import SECOND
 
 app = App(name="journal", help="Inspect, verify and export the event journal of a space.", help_epilogue="")
 
-STDOUT: Final = Path("-")
+_STDOUT: Final = Path("-")
 _P = ParamSpec("_P")
 _TOLD_EVERY: Final = 1000
 _here = JournalLocation()
@@ -179,7 +179,7 @@ def _statement(folder: JournalFolder, endings: list[str]) -> str:
 def journal_export_command(
     *,
     to: Literal["jsonl", "mcap"] = "jsonl",
-    output: Annotated[Path, Parameter(alias="-o", allow_leading_hyphen=True)] = STDOUT,
+    output: Annotated[Path, Parameter(alias="-o", allow_leading_hyphen=True)] = _STDOUT,
     place: JournalLocation = _here,
     filters: RecordOptions = _all,
 ) -> int:
@@ -197,18 +197,18 @@ def journal_export_command(
     """
     folder, record_filter = journal_folder(place), filters.record_filter()
     journal = Journal(folder.root, folder.space)
-    if to == "mcap" and output == STDOUT:
+    if to == "mcap" and output == _STDOUT:
         raise UsageError("an MCAP file cannot be written to standard output: give a file with --output")
     write = _mcap if to == "mcap" else _jsonl
     read: list[int] = []
     try:
         with bar("exporting") as progress, ExitStack() as stack:
-            file = sys.stdout.buffer if output == STDOUT else stack.enter_context(complete_file(output))
+            file = sys.stdout.buffer if output == _STDOUT else stack.enter_context(complete_file(output))
             count = write(journal, record_filter, _tracked(journal, record_filter, read, progress), file)
     except (CorruptData, RecordsMissing) as problem:
-        before = f"; use --through {read[-1]} to export the records before it" if read and output != STDOUT else ""
+        before = f"; use --through {read[-1]} to export the records before it" if read and output != _STDOUT else ""
         raise CommandFailed(f"{problem}{before}") from None
-    if output != STDOUT:
+    if output != _STDOUT:
         print(f"wrote {count:,} records to {output}", file=sys.stderr)
     return 0
 

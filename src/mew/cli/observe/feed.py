@@ -25,11 +25,11 @@ WINDOW: Final = 512
 """Number of positions searched first for the latest events. It doubles with each further search."""
 FARTHEST: Final = 500_000
 """Maximum number of positions searched for them."""
-PAGE: Final = 5_000
+PAGE_RECORDS: Final = 5_000
 END: Final = 10**18 - 1
-WAITING: Final = 10_000
+_WAITING_EVENTS: Final = 10_000
 """Maximum number of queued events. If the queue is full, the reading thread waits, and nothing is lost."""
-RETRY_SECONDS: Final = 0.2
+_RETRY_SECONDS: Final = 0.2
 """Delay before an unreachable gateway is tried again. It doubles each time, up to `MAX_RETRY_SECONDS`."""
 MAX_RETRY_SECONDS: Final = 1.0
 DATA: Final = "stream/data"
@@ -147,7 +147,7 @@ class JournalHistory:
         """Yield the events from `start` to before `end`, by default up to `after`."""
         end = self.after if end is None else end
         while start < end:
-            page = self._page(start, min(PAGE, end - start), control=control)
+            page = self._page(start, min(PAGE_RECORDS, end - start), control=control)
             for record in page.records:
                 if record.position < end and (event := record.to_event()) is not None:
                     yield event
@@ -185,7 +185,7 @@ class EventFeed:
 
     def __init__(self, read: Callable[["EventFeed"], None]) -> None:
         """Start the thread. It runs `read`, which calls `put` for each event."""
-        self._things: queue.Queue[FeedEvent | FeedNotice | BaseException] = queue.Queue(WAITING)
+        self._things: queue.Queue[FeedEvent | FeedNotice | BaseException] = queue.Queue(_WAITING_EVENTS)
         self._read = read
         threading.Thread(target=self._run, name="following", daemon=True).start()
 
@@ -224,7 +224,7 @@ def from_journal(target: GatewayTarget, past: JournalHistory) -> EventFeed:
     """Follow the journal from the end of `past`. After a disconnect, resume after the last received record."""
 
     def read(following: EventFeed) -> None:
-        position, backoff = past.after - 1, Backoff(RETRY_SECONDS, MAX_RETRY_SECONDS)
+        position, backoff = past.after - 1, Backoff(_RETRY_SECONDS, MAX_RETRY_SECONDS)
         while True:
             try:
                 with target.client() as client:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 app = App(name="mcp", help="List the MCP tools that the participants of a space offer.", help_epilogue="")
 
-SECONDS: Final = 2.0
+_ANSWER_SECONDS: Final = 2.0
 PAGES: Final = 100
 """Maximum number of pages that are requested: a list could be endless."""
 _LIST: Final = "tools/list"
@@ -42,7 +42,7 @@ def list_tools_command(
     *participants: Annotated[str, Parameter(show_default=False)],
     options: TargetOptions = DIRECTORY,
     participant: Annotated[str | None, Parameter(name=("--as", "--participant"))] = None,
-    timeout: Annotated[float, Parameter(alias="-t")] = SECONDS,
+    timeout: Annotated[float, Parameter(alias="-t")] = _ANSWER_SECONDS,
     json: Annotated[bool, Parameter(negative="", show_default=False)] = False,
 ) -> int:
     """List the MCP tools of the participants in a space. A participant that does not answer has no tools.

@@ -96,8 +96,8 @@ async def _connect(at: GatewayTarget, pipes: Pipes, stay: float | None) -> int:
     from mew.cli.participate import client_io
     from mew.cli.participate.client_io import LineSender, print_note
 
-    source = client_io.STDIN if pipes.fifo_in is None else client_io.open_fifo(pipes.fifo_in)
-    sink = client_io.STDOUT
+    source = client_io.STDIN_DESCRIPTOR if pipes.fifo_in is None else client_io.open_fifo(pipes.fifo_in)
+    sink = client_io.STDOUT_DESCRIPTOR
     if pipes.output_file is not None:
         sink = client_io.open_file(pipes.output_file)
     elif pipes.fifo_out is not None:
@@ -108,7 +108,7 @@ async def _connect(at: GatewayTarget, pipes: Pipes, stay: float | None) -> int:
         sender = LineSender(space)
         conversation = _Conversation(space, sender, client_io.PipeWriter(sink))
         print_note(f"{space.participant_id} is in space {space.id}")
-        for_ever = stay is None and sink != client_io.STDOUT
+        for_ever = stay is None and sink != client_io.STDOUT_DESCRIPTOR
         speaking = conversation.send_lines(client_io.PipeLines(source), None if for_ever else stay or 0.0)
         await conversation.run(speaking, stopped)
     return int(sender.uncertain)

@@ -26,8 +26,8 @@ from mew.protocol.settings import Limits
 READ_BYTES: Final = 64 * 2**10
 MAX_LINE_BYTES: Final = 32 * 2**20
 """Maximum bytes of a line. A gateway accepts at most 16 MiB per message."""
-STDIN: Final = 0
-STDOUT: Final = 1
+STDIN_DESCRIPTOR: Final = 0
+STDOUT_DESCRIPTOR: Final = 1
 
 
 def open_fifo(path: Path) -> int:
@@ -132,7 +132,7 @@ MAX_IN_FLIGHT: Final = 500
 RATE: Final = 0.9 * Limits().envelopes_per_second
 BURST: Final = Limits().envelope_burst - 2 * MAX_IN_FLIGHT
 """Below the default limit of a gateway: our own queries count too, and lines may arrive in bursts."""
-POLL_SECONDS: Final = 0.05
+_POLL_SECONDS: Final = 0.05
 CONFIRM_SECONDS: Final = 0.25
 PONG_TIMEOUT: Final = 5.0
 _FRAME: Final = b"#"
@@ -156,7 +156,7 @@ class LineSender:
         """Send a line once, as soon as there is a writable connection."""
         if not message.startswith(_FRAME):
             while not self._rate.spend(_now()):
-                await asyncio.sleep(POLL_SECONDS)
+                await asyncio.sleep(_POLL_SECONDS)
         connection = await self._writable()
         self._check_connection()
         connection.send_raw(message)

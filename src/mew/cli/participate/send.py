@@ -13,8 +13,8 @@ from cyclopts import Parameter
 from mew.cli.common.errors import UsageError, one_line
 from mew.cli.common.io import as_json, decode_text, json_object, read_bytes
 from mew.cli.common.target import DIRECTORY, TargetOptions, participant_client
+from mew.protocol import kinds
 
-CHAT: Final = "chat"
 _OPTION: Final = re.compile("--?[A-Za-z]")
 _Names = Annotated[tuple[str, ...], Parameter(negative="", show_default=False)]
 
@@ -36,19 +36,19 @@ class Heading:
         The sender; by default space.default_participant, else the only person in the space.
     """
 
-    kind: Annotated[str, Parameter(alias="-k")] = CHAT
+    kind: Annotated[str, Parameter(alias="-k")] = kinds.CHAT
     to: Annotated[_Names, Parameter(alias="-t")] = ()
     correlation: Annotated[_Names, Parameter(name=("--correlation", "--correlation-id"))] = ()
     participant: Annotated[str | None, Parameter(name=("--as", "--participant"))] = None
 
 
-_CHAT: Final = Heading()
+_CHAT_HEADING: Final = Heading()
 
 
 def send_command(
     *text: Annotated[str, Parameter(allow_leading_hyphen=True, show_default=False)],
     payload: Annotated[str | None, Parameter(alias="-p", allow_leading_hyphen=True)] = None,
-    heading: Heading = _CHAT,
+    heading: Heading = _CHAT_HEADING,
     options: TargetOptions = DIRECTORY,
     json: Annotated[bool, Parameter(negative="", show_default=False)] = False,
 ) -> int:
@@ -90,12 +90,12 @@ def _content(text: tuple[str, ...], kind: str, payload: str | None) -> Any:
             raise UsageError("give a text or --payload, not both")
         return json_object("--payload", payload)
     if not text:
-        if kind != CHAT:
+        if kind != kinds.CHAT:
             return None
         if sys.stdin.isatty():
             raise UsageError("there is no text: try `mew send hello`, or `mew send -` to read from standard input")
         text = ("-",)
-    if kind != CHAT:
+    if kind != kinds.CHAT:
         raise UsageError(f"a text is only valid for a chat: give the payload of {kind} with --payload")
     content = decode_text("standard input", read_bytes("text", "-")).rstrip("\n") if text == ("-",) else " ".join(text)
     if not content:

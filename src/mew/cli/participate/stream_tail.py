@@ -21,7 +21,7 @@ from mew.client.subscriptions import Subscription
 from mew.protocol.frames import frame_body
 
 Form = Literal["raw", "json", "text"]
-POLL_SECONDS: Final = 1.0
+_POLL_SECONDS: Final = 1.0
 """Seconds between checks that standard output still has a reader."""
 _COLUMNS: Final = ("stream", "owner", "writers", "status", "frames", "rate", "about")
 
@@ -92,7 +92,7 @@ async def _print_stream(target: GatewayTarget, stream_id: str, form: Form, count
         _require(space, stream_id)
         printing = asyncio.create_task(_print(space.frames(stream_id, on_gap=_tell_gap), form, count), name="printing")
         try:
-            while not (await asyncio.wait([printing], timeout=POLL_SECONDS))[0]:
+            while not (await asyncio.wait([printing], timeout=_POLL_SECONDS))[0]:
                 require_reader()
             printing.result()
         finally:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple
 import msgspec
 from cyclopts import Parameter
 
-from mew._internal.unix_sockets import NAME, address_of, gateway_socket
+from mew._internal.unix_sockets import GATEWAY_SOCKET, address_of, gateway_socket
 from mew.cli.common.errors import FAILED, UsageError
 from mew.cli.pipeline.commands import SourceOptions, _from_here, _places, _session
 
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 _Flag = Annotated[bool, Parameter(negative="", show_default=False)]
 _DURATION: Final = re.compile(r"([0-9]{1,6}(?:\.[0-9]{1,3})?)(ms|s|m)?")
 _SECONDS: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, None: 1.0}
-TOKEN: Final = "MEW_TOKEN"
+_TOKEN_VARIABLE: Final = "MEW_TOKEN"
 
 
 @Parameter(name="*")
@@ -59,7 +59,7 @@ class Publishing:
     publish: _Flag = False
     url: str | None = None
     space: str | None = None
-    token_env: str = TOKEN
+    token_env: str = _TOKEN_VARIABLE
     metrics_port: int | None = None
 
 
@@ -116,7 +116,7 @@ def watch(
     if place.source is not None:
         journal.mkdir(parents=True, exist_ok=True)
     habits = WatchOptions(every=_seconds(every), typed=settings_here().typed)
-    socket = gateway_socket(Path.cwd()) if place.source is not None else journal.absolute().with_name(NAME)
+    socket = gateway_socket(Path.cwd()) if place.source is not None else journal.absolute().with_name(GATEWAY_SOCKET)
     publisher = _publisher(publishing, spaces_of(journal), socket)  # raises if there is no journal
     folder.mkdir(parents=True, exist_ok=True)
     with ExitStack() as stack:

@@ -29,10 +29,10 @@ from mew.supervisor.state_file import ProcessTable, pids_file, read_pids
 
 app = App(name="space", help="Start, stop and inspect the space of a directory.", help_epilogue="")
 
-POLL_SECONDS: Final = 0.1
-LogLevel = Literal["debug", "info", "warn", "warning", "error"]
-Flag = Annotated[bool, Parameter(negative="", show_default=False)]
-Directory = Annotated[Path | None, Parameter(name=["--space-dir", "-d"])]
+_POLL_SECONDS: Final = 0.1
+_LogLevel = Literal["debug", "info", "warn", "warning", "error"]
+_Flag = Annotated[bool, Parameter(negative="", show_default=False)]
+_Directory = Annotated[Path | None, Parameter(name=["--space-dir", "-d"])]
 
 
 @Parameter(name="*")
@@ -52,10 +52,10 @@ class StartOptions:
         The log level of the gateway, for logs/gateway.log.
     """
 
-    space_dir: Directory = None
+    space_dir: _Directory = None
     config: Annotated[Path | None, Parameter(alias="-c")] = None
     port: Annotated[int | None, Parameter(alias="-p")] = None
-    log_level: Annotated[LogLevel, Parameter(alias="-l")] = "info"
+    log_level: Annotated[_LogLevel, Parameter(alias="-l")] = "info"
 
     @property
     def directory(self) -> Path:
@@ -79,10 +79,10 @@ _HERE: Final = StartOptions()
 def up_command(
     start: StartOptions = _HERE,
     *,
-    detach: Flag = False,
-    interactive: Annotated[Flag, Parameter(alias="-i")] = False,
+    detach: _Flag = False,
+    interactive: Annotated[_Flag, Parameter(alias="-i")] = False,
     participant: str | None = None,
-    json: Flag = False,
+    json: _Flag = False,
 ) -> int:
     """Start a space: its gateway and its participants with `auto_start`. Shows their logs until Ctrl-C.
 
@@ -184,7 +184,7 @@ def _watch(lines: LogLines, pids: ProcessTable, *, json: bool) -> int:
                 print("stopped by another command")
                 return 0
             raise CommandFailed("the gateway ended unexpectedly: see logs/gateway.log")
-        time.sleep(POLL_SECONDS)
+        time.sleep(_POLL_SECONDS)
 
 
 class Terminated(KeyboardInterrupt):
@@ -229,7 +229,7 @@ app.command(
 
 
 @app.command(name="down")
-def down_command(*, space_dir: Directory = None, json: Flag = False) -> int:
+def down_command(*, space_dir: _Directory = None, json: _Flag = False) -> int:
     """Stop a space that `mew space up` has started.
 
     Examples:
@@ -275,7 +275,7 @@ def stop_space(directory: Path, run: str | None = None) -> list[str]:
 
 @app.command(name="status")
 def status_command(
-    *, space_dir: Directory = None, every: Annotated[Flag, Parameter(name="--all")] = False, json: Flag = False
+    *, space_dir: _Directory = None, every: Annotated[_Flag, Parameter(name="--all")] = False, json: _Flag = False
 ) -> int:
     """Show whether a space runs, its address and its participants. Outside a space directory, list the running spaces.
 
@@ -306,11 +306,11 @@ def status_command(
 @app.command(name="clean")
 def clean_command(
     *,
-    space_dir: Directory = None,
-    every: Annotated[Flag, Parameter(name="--all")] = False,
-    logs: Flag = False,
-    dry_run: Flag = False,
-    force: Annotated[Flag, Parameter(alias="-f")] = False,
+    space_dir: _Directory = None,
+    every: Annotated[_Flag, Parameter(name="--all")] = False,
+    logs: _Flag = False,
+    dry_run: _Flag = False,
+    force: Annotated[_Flag, Parameter(alias="-f")] = False,
 ) -> int:
     """Remove files that a stopped space has left: logs, and state files of ended processes.
 

@@ -51,7 +51,7 @@ app = App(
 PORTS = 10
 """Number of consecutive ports that `mew space up` tries, starting with the requested one."""
 HIGHEST_PORT = 65535
-LogLevel = Literal["debug", "info", "warn", "warning", "error"]
+_LogLevel = Literal["debug", "info", "warn", "warning", "error"]
 
 
 @Parameter(name="*")
@@ -82,7 +82,7 @@ def start_gateway_command(
     *,
     listening: Listening = _AS_CONFIGURED,
     space_config: Annotated[list[Path] | None, Parameter(alias="-s")] = None,
-    log_level: Annotated[LogLevel, Parameter(alias="-l")] = "info",
+    log_level: Annotated[_LogLevel, Parameter(alias="-l")] = "info",
     auto_start: bool = True,
     space_dir: Annotated[Path | None, Parameter(show=False)] = None,
     status_fd: Annotated[int | None, Parameter(show=False)] = None,

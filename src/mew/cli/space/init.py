@@ -48,12 +48,12 @@ class TemplateAnswers:
 
     def values(self) -> dict[str, str]:
         """Return the values by the names that templates use."""
-        from mew.cli.space.templates import DESCRIPTION, MODEL, NAME, PORT
+        from mew.cli.space.templates import DESCRIPTION, MODEL, NAME_VARIABLE, PORT
 
         if self.port is not None and self.port not in _PORTS:
             raise UsageError(f"--port: {self.port} is not a valid port: expected 1 to 65535")
         values = {
-            NAME: self.name,
+            NAME_VARIABLE: self.name,
             DESCRIPTION: self.description,
             MODEL: self.model,
             PORT: None if self.port is None else str(self.port),

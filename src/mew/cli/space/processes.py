@@ -99,7 +99,7 @@ def _list_lock() -> FileLock:
 
 
 START_SECONDS: Final = 60.0
-STOP_SECONDS: Final = 75.0
+_STOP_SECONDS: Final = 75.0
 """Seconds for a gateway to end its participants, seal its journal (up to a minute) and exit."""
 GRACE_SECONDS: Final = 5.0
 """Seconds for the remaining processes of a dead gateway to end."""
@@ -179,7 +179,7 @@ def start_gateway(request: LaunchRequest) -> ProcessTable:
     except BaseException:
         # Interrupted, or the gateway did not become ready: stop everything that was started.
         if gateway is not None:
-            _stop_all({gateway.pid: process_start_id(gateway.pid)}, STOP_SECONDS)
+            _stop_all({gateway.pid: process_start_id(gateway.pid)}, _STOP_SECONDS)
             gateway.wait()
             if (left := read_pids(request.directory)) is not None and left.gateway == gateway.pid:
                 stop_processes(request.directory, left)
@@ -268,7 +268,7 @@ def _until_ready(request: LaunchRequest, gateway: "subprocess.Popen[bytes]", sta
 def _exit_code(gateway: "subprocess.Popen[bytes]") -> int:
     """Wait for a gateway that reported its end, and return its exit code; 1 if a signal ended it."""
     with suppress(subprocess.TimeoutExpired):
-        return max(gateway.wait(STOP_SECONDS), 1)
+        return max(gateway.wait(_STOP_SECONDS), 1)
     return 1
 
 
@@ -366,7 +366,7 @@ def stop_processes(directory: Path, pids: ProcessTable) -> list[str]:
     stopped = [name for name, pid in agents.items() if pids.runs(pid)]
     if pids.running:
         stopped.insert(0, "gateway")
-        _stop_all({pids.gateway: pids.births[str(pids.gateway)]}, STOP_SECONDS)
+        _stop_all({pids.gateway: pids.births[str(pids.gateway)]}, _STOP_SECONDS)
     # If the gateway was killed, its participants and their child processes may still run.
     latest = read_pids(directory)
     left = pids if latest is None or latest.run != pids.run else latest

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
+from mew._internal import SPACE_FOLDER
 from mew.cli.common.errors import CommandFailed
 from mew.config.served_folders import checking_problem, find_mew, served_folders
 from mew.protocol.ids import is_space_id
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 
 
 TEMPLATE: Final = "template.json"
-SPACE: Final = "space.yaml"
+_SPACE_FILE: Final = "space.yaml"
 README: Final = "README.md"
 DEFAULT_TEMPLATE: Final = "default"
 """The template that is used by default."""
@@ -32,7 +33,7 @@ _UNWANTED: Final = frozenset({".git", "node_modules", "__pycache__"})
 
 
 class Variable(msgspec.Struct, frozen=True):
-    """A value that a template leaves open, as `{{NAME}}`."""
+    """A value that a template leaves open, as `{{NAME_VARIABLE}}`."""
 
     name: str
     description: str = ""
@@ -66,15 +67,17 @@ class Template(msgspec.Struct, frozen=True, kw_only=True):
     def space(self) -> str:
         """Return its space.yaml verbatim. Raises `CommandFailed` if it cannot be read."""
         try:
-            return (self.folder / SPACE).read_text(encoding="utf-8")
+            return (self.folder / _SPACE_FILE).read_text(encoding="utf-8")
         except (OSError, UnicodeDecodeError) as error:
-            raise CommandFailed(f"the template {self.name!r} cannot be used: {self.folder / SPACE}: {error}") from None
+            raise CommandFailed(
+                f"the template {self.name!r} cannot be used: {self.folder / _SPACE_FILE}: {error}"
+            ) from None
 
     def files(self) -> Iterator[tuple[Path, Path]]:
         """Yield every other file, and its path in `.mew`."""
         for path in sorted(self.folder.rglob("*")):
             place = path.relative_to(self.folder)
-            if path.is_file() and str(place) not in (TEMPLATE, SPACE) and not _UNWANTED & set(place.parts):
+            if path.is_file() and str(place) not in (TEMPLATE, _SPACE_FILE) and not _UNWANTED & set(place.parts):
                 yield path, place
 
     def readme(self) -> str:
@@ -97,17 +100,17 @@ def templates(directory: Path, home: Path) -> list[Template]:
     found_templates: dict[str, Template] = {}
     for source, folder in sources(directory, home):
         for path in sorted(folder.iterdir()) if folder.is_dir() else ():
-            if (path / SPACE).is_file() and path.name not in found_templates:
+            if (path / _SPACE_FILE).is_file() and path.name not in found_templates:
                 found_templates[path.name] = read_template(path, source)
     return [found_templates[name] for name in sorted(found_templates)]
 
 
 def find_template(name: str, directory: Path, home: Path) -> Template:
     """Return the template with this name or folder path. Raises `CommandFailed` with the existing names."""
-    if "/" in name and (Path(name) / SPACE).is_file():
+    if "/" in name and (Path(name) / _SPACE_FILE).is_file():
         return read_template(Path(name), name)
     for source, folder in sources(directory, home):
-        if name and Path(name).name == name and (folder / name / SPACE).is_file():
+        if name and Path(name).name == name and (folder / name / _SPACE_FILE).is_file():
             return read_template(folder / name, source)
     names = ", ".join(template.name for template in templates(directory, home))
     raise CommandFailed(f"there is no template {name!r}; the templates are: {names}")
@@ -130,13 +133,13 @@ def read_template(folder: Path, source: str) -> Template:
     )
 
 
-NAME: Final = "SPACE_NAME"
+NAME_VARIABLE: Final = "SPACE_NAME"
 SPACE_ID: Final = "SPACE_ID"
 DESCRIPTION: Final = "SPACE_DESCRIPTION"
 MODEL: Final = "AGENT_MODEL"
 PORT: Final = "GATEWAY_PORT"
 THEME: Final = "UI_THEME"
-_ALWAYS: Final = {NAME: "${dirname}", DESCRIPTION: "", PORT: "8080", THEME: "default"}
+_ALWAYS: Final = {NAME_VARIABLE: "${dirname}", DESCRIPTION: "", PORT: "8080", THEME: "default"}
 """Always defined, even if a template does not declare them."""
 _PLACEHOLDER: Final = re.compile(r"\{\{\s*([A-Za-z_][A-Za-z0-9_]*)\s*\}\}")
 _CONTEXT_VALUE: Final = re.compile(r"\$\{(dirname|username|date)\}")
@@ -152,7 +155,7 @@ Ask = Callable[[Variable, str], str]
 
 
 class Values(msgspec.Struct, frozen=True):
-    """The value of each `{{NAME}}`."""
+    """The value of each `{{NAME_VARIABLE}}`."""
 
     texts: dict[str, str]
     secrets: dict[str, str]
@@ -183,7 +186,7 @@ def resolve(
         else:
             suggested = environ[source] if source is not None else _default(variable.default, context)
             texts[variable.name] = ask(variable, suggested) if ask is not None and variable.prompt else suggested
-    return Values({**answers, **texts, SPACE_ID: space_id(texts[NAME])}, secrets)
+    return Values({**answers, **texts, SPACE_ID: space_id(texts[NAME_VARIABLE])}, secrets)
 
 
 def _default(value: Any, context: Mapping[str, str]) -> str:
@@ -203,7 +206,7 @@ def render(text: str, values: Values) -> tuple[str, tuple[str, ...]]:
     """Fill in a space.yaml. Also returns the names that stay open because they are not defined."""
     texts, unknown = dict(values.texts), []
     if _NAME_AS_ID.search(text):
-        texts[NAME] = texts[SPACE_ID]  # the template uses one value for both, also in references to the id
+        texts[NAME_VARIABLE] = texts[SPACE_ID]  # the template uses one value for both, also in references to the id
 
     def fill(match: re.Match[str]) -> str:
         value = _value(match[1], texts, values.secrets)
@@ -254,7 +257,6 @@ def _open_quote(before: str) -> str:
     return quote
 
 
-FOLDER: Final = ".mew"
 _KEPT: Final = ("logs/", "tokens/", "journal/", "lake/", "fifos/", "node_modules/", "pids.json", "*.sock", ".env")
 """Contents of `.mew` that belong only to this machine."""
 _IN_YAML: Final = {DESCRIPTION: ("space", "description"), PORT: ("gateway", "port")}
@@ -280,7 +282,7 @@ def render_space(template: Template, values: Values, answers: Mapping[str, str])
     if missing:
         text = _with(text, missing)
     space, warnings = _checked(text, template)
-    left = [f"{template.folder / SPACE}: {{{{{name}}}}} is not defined and stays unchanged" for name in unknown]
+    left = [f"{template.folder / _SPACE_FILE}: {{{{{name}}}}} is not defined and stays unchanged" for name in unknown]
     return CreatedSpace(text, space.settings.space_id, (*left, *warnings), tuple(_served(space)))
 
 
@@ -321,7 +323,7 @@ def _checked(text: str, template: Template) -> "tuple[SpaceConfig, tuple[str, ..
     from mew.config.loader import load_config
 
     with tempfile.TemporaryDirectory() as scratch:
-        file = Path(scratch) / FOLDER / SPACE
+        file = Path(scratch) / SPACE_FOLDER / _SPACE_FILE
         file.parent.mkdir()
         file.write_text(text, encoding="utf-8")
         try:
@@ -335,12 +337,12 @@ def _checked(text: str, template: Template) -> "tuple[SpaceConfig, tuple[str, ..
 
 def _with_final_path(sentence: str, file: Path) -> str:
     """Replace the temporary path in a message by the path that the user will see."""
-    return sentence.replace(str(file), f"{FOLDER}/{SPACE}")
+    return sentence.replace(str(file), f"{SPACE_FOLDER}/{_SPACE_FILE}")
 
 
 def write_space(template: Template, space: CreatedSpace, directory: Path) -> None:
     """Write all files of a space. Raises `CommandFailed` if that is not possible."""
-    folder = directory / FOLDER
+    folder = directory / SPACE_FOLDER
     for served_folder in space.served:
         if (mew_folder := find_mew(directory / served_folder, directory)) is not None:
             raise CommandFailed(
@@ -356,8 +358,8 @@ def write_space(template: Template, space: CreatedSpace, directory: Path) -> Non
             (folder / place).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(source, folder / place)
         _add_lines(folder / ".gitignore", _KEPT)
-        _add_lines(directory / ".gitignore", tuple(f"{FOLDER}/{pattern}" for pattern in _KEPT))
-        (folder / SPACE).write_text(space.text, encoding="utf-8")
+        _add_lines(directory / ".gitignore", tuple(f"{SPACE_FOLDER}/{pattern}" for pattern in _KEPT))
+        (folder / _SPACE_FILE).write_text(space.text, encoding="utf-8")
     except OSError as error:
         raise CommandFailed(f"{error.filename or folder}: {error.strerror}") from None
 

@@ -21,13 +21,13 @@ if TYPE_CHECKING:
 
 app = App(name="token", help="Create, list, rotate and revoke the tokens of a space.", help_epilogue="")
 
-Flag = Annotated[bool, Parameter(negative="", show_default=False)]
-Directory = Annotated[Path | None, Parameter(name=["--space-dir", "-d"])]
+_Flag = Annotated[bool, Parameter(negative="", show_default=False)]
+_Directory = Annotated[Path | None, Parameter(name=["--space-dir", "-d"])]
 
 
 @app.command(name="create")
 def create_token_command(
-    participant: str, *, observer: Flag = False, space_dir: Directory = None, json: Flag = False
+    participant: str, *, observer: _Flag = False, space_dir: _Directory = None, json: _Flag = False
 ) -> int:
     """Create a token and print it. It is not shown again.
 
@@ -60,7 +60,7 @@ def create_token_command(
 
 @app.command(name="rotate")
 def rotate_token_command(
-    participant: str, *, observer: Flag = False, space_dir: Directory = None, json: Flag = False
+    participant: str, *, observer: _Flag = False, space_dir: _Directory = None, json: _Flag = False
 ) -> int:
     """Replace a token and print the new one. Connections with the old token are closed.
 
@@ -84,7 +84,7 @@ def rotate_token_command(
 
 @app.command(name="revoke")
 def revoke_token_command(
-    participant: str, *, observer: Flag = False, space_dir: Directory = None, json: Flag = False
+    participant: str, *, observer: _Flag = False, space_dir: _Directory = None, json: _Flag = False
 ) -> int:
     """Revoke a token. Connections with this token are closed within a second.
 
@@ -115,7 +115,7 @@ def revoke_token_command(
 
 
 @app.command(name="list")
-def listing(*, space_dir: Directory = None, json: Flag = False) -> int:
+def listing(*, space_dir: _Directory = None, json: _Flag = False) -> int:
     """List who has a token and where it is stored. The tokens are not shown.
 
     Parameters

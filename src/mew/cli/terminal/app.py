@@ -43,7 +43,7 @@ PENDING: Final = 1_000
 """Maximum lines queued for drawing. Older ones are dropped and counted."""
 MAX_MESSAGES_PER_DRAW: Final = 60
 DRAW_SECONDS: Final = 0.1
-POLL_SECONDS: Final = 1.0
+_POLL_SECONDS: Final = 1.0
 NARROW: Final = 60
 HINT: Final = "Enter sends · Ctrl+J new line · ↑ earlier · Tab completes · Ctrl+C leaves"
 
@@ -117,7 +117,7 @@ class Terminal(App[int]):
         self._follow()
         self._heed_proposals()
         self.set_interval(DRAW_SECONDS, self._draw)
-        self.set_interval(POLL_SECONDS, self._look)
+        self.set_interval(_POLL_SECONDS, self._look)
         self._look()
 
     def on_resize(self, event: Resize) -> None:

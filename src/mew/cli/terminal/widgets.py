@@ -164,13 +164,13 @@ Answer = Literal["yes", "grant", "no", "later"]
 SETTLES: Final = 0.5
 LAST: Final = 2.0
 """Seconds before its expiry when a proposal can no longer be decided: the answer would arrive too late."""
-HOUR: Final = 3_600.0
+_HOUR: Final = 3_600.0
 SPANS: Final[tuple[tuple[str, float | None], ...]] = (
     ("for one hour", GRANT_SECONDS),
-    ("for 8 hours", 8 * HOUR),
-    ("for one day", 24 * HOUR),
+    ("for 8 hours", 8 * _HOUR),
+    ("for one day", 24 * _HOUR),
     ("until it is revoked", None),
-    ("for 15 minutes", HOUR / 4),
+    ("for 15 minutes", _HOUR / 4),
 )
 _MAX_SHOWN: Final = 4000
 _UNSEEN: Final = re.compile(
@@ -207,7 +207,7 @@ class ApprovalDialog(ModalScreen[Answer]):
         proposed: IncomingProposal,
         *,
         recipients: tuple[str, ...] = (),
-        seconds_left: Callable[[], float] = lambda: HOUR,
+        seconds_left: Callable[[], float] = lambda: _HOUR,
         is_proposer_here: Callable[[], bool] = lambda: True,
     ) -> None:
         """Ask about a proposal. `recipients` are the possible ones if the proposal names none."""

@@ -53,7 +53,7 @@ INTERNAL_ERROR: Final = -32603
 RESOURCE_NOT_FOUND: Final = -32002
 
 INITIALIZE: Final = "initialize"
-PING: Final = "ping"
+PING_METHOD: Final = "ping"
 TOOLS_LIST: Final = "tools/list"
 TOOLS_CALL: Final = "tools/call"
 RESOURCES_LIST: Final = "resources/list"

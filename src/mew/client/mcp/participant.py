@@ -143,7 +143,7 @@ class Participant(ControlHandler):
 
     async def answer(self, method: str, params: Mapping[str, Any]) -> Mapping[str, Any]:
         """Answer an MCP request, as an `McpServer`. Raises `McpError` if there is no result."""
-        if method == mcp.PING or method.startswith(mcp.NOTIFICATIONS):
+        if method == mcp.PING_METHOD or method.startswith(mcp.NOTIFICATIONS):
             return _NOTHING
         if method == mcp.INITIALIZE:
             return mcp.encode_value(self._introduction(params.get("protocolVersion")))

@@ -18,7 +18,7 @@ from mew import __version__
 from mew.gateway.exposure import allowed_origins
 from mew.gateway.gateway import Gateway
 from mew.gateway.http.exchange import admit, credentials, exchange_of, paid, peer_of
-from mew.gateway.http.journal import JOURNAL, JournalApi
+from mew.gateway.http.journal import JOURNAL_PATH, JournalApi
 from mew.gateway.http.openapi import PROPOSAL, document
 from mew.gateway.hub import Hub
 from mew.gateway.metrics import CONTENT_TYPE, exposition, journal_health
@@ -50,7 +50,7 @@ FEATURES: Final = (
     "journal",
     "inspector",
 )
-MESSAGES: Final = "/participants/{participant}/messages"
+MESSAGES_PATH: Final = "/participants/{participant}/messages"
 EXPLAIN: Final = "/participants/{participant}/explain"
 MILLISECONDS: Final = 1_000
 """Milliseconds per second."""
@@ -93,9 +93,9 @@ class HttpApi:
             Route("/metrics", self.metrics),
             Route("/openapi.json", self.openapi),
             Route("/participants", self.participants),
-            Route(MESSAGES, self.messages, methods=["GET", "POST"]),
+            Route(MESSAGES_PATH, self.messages, methods=["GET", "POST"]),
             Route(EXPLAIN, self.explained, methods=["GET", "POST"]),
-            Route(JOURNAL, JournalApi(self._gateway).read),
+            Route(JOURNAL_PATH, JournalApi(self._gateway).read),
             Route(PROPOSAL, self.proposal),
             InspectorPage(),
         ]

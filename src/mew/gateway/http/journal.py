@@ -29,8 +29,8 @@ from mew.protocol.errors import InternalError, InvalidRequest, NotFound, QuotaEx
 from mew.protocol.timestamps import SECOND, rfc3339
 from mew.protocol.work import BYTES_PER_UNIT, MESSAGE_UNITS
 
-JOURNAL: Final = "/spaces/{id}/journal"
-LIVE: Final = "text/event-stream"
+JOURNAL_PATH: Final = "/spaces/{id}/journal"
+EVENT_STREAM: Final = "text/event-stream"
 USUAL_LIMIT: Final = 1_000
 MOST_LIMIT: Final = 10_000
 POSITION_DIGITS: Final = 18
@@ -42,7 +42,7 @@ STEP_BYTES: Final = 128 * 2**10
 READERS: Final = 2
 """Number of threads that read concurrently; further requests wait."""
 LIVE_READERS: Final = 64
-LOOK_SECONDS: Final = 0.05
+_LOOK_SECONDS: Final = 0.05
 HEARTBEAT_SECONDS: Final = 15.0
 SLOW_SECONDS: Final = 1.0
 """Seconds after which the files are closed for a reader that accepts no data. Its position is kept."""
@@ -90,16 +90,16 @@ class JournalApi:
         query = _asked(request)
         hub, payer = self._hub_of(journal), self._gateway.lobby.payer(join)
         hub.space.budgets.require(payer, hub.space.settings.limits, hub.clock())
-        if LIVE not in request.headers.get("accept", ""):
+        if EVENT_STREAM not in request.headers.get("accept", ""):
             page = await self._page(journal, identity, query)
             _charge(hub, payer, len(page.body))
             return page
         query = _resumed(request, query)
         if request.method == "HEAD":
-            return Response(media_type=LIVE, headers=_HEADERS)
+            return Response(media_type=EVENT_STREAM, headers=_HEADERS)
         self._require_room(hub, identity)
         reader = LiveReader(join, identity, exchange_of(request.scope))
-        return _Events(self._events(reader, journal, query), media_type=LIVE, headers=_HEADERS)
+        return _Events(self._events(reader, journal, query), media_type=EVENT_STREAM, headers=_HEADERS)
 
     def _require_room(self, hub: Hub, identity: Identity) -> None:
         """Raise `QuotaExceeded` if the gateway or the participant already has the maximum number of live readers."""
@@ -199,7 +199,7 @@ class JournalApi:
                         slow.cancel()
                     heard = loop.time()
                 elif steps.position == before:
-                    await reader.wait(LOOK_SECONDS)
+                    await reader.wait(_LOOK_SECONDS)
                 await self._settled(reader, hub, payer)
         except (CorruptData, RecordsMissing) as problem:
             _unreadable(journal, steps, problem)

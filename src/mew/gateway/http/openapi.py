@@ -9,14 +9,14 @@ from functools import cache
 from typing import Any, Final
 
 from mew import __version__
-from mew.gateway.http.journal import JOURNAL, LIVE, MOST_LIMIT, POSITION_DIGITS, USUAL_LIMIT
-from mew.gateway.http.openapi_examples import ACTIONS, EVENT, EXPLAINED, MESSAGES, PAGE, Example
+from mew.gateway.http.journal import EVENT_STREAM, JOURNAL_PATH, MOST_LIMIT, POSITION_DIGITS, USUAL_LIMIT
+from mew.gateway.http.openapi_examples import ACTIONS, EVENT, EXAMPLE_MESSAGES, EXAMPLE_PAGE, EXPLAINED, Example
 from mew.protocol import ERROR_CODES, PROTOCOL, ProtocolError
 from mew.protocol.envelope import ID_LENGTH
 from mew.protocol.kinds import PROTOCOLS
 
 PROPOSAL: Final = "/spaces/{id}/proposals/{position}"
-JSON: Final = "application/json"
+_JSON: Final = "application/json"
 WHATEVER: Final = (400, 403, 431, 500)
 """Errors any request may get: malformed, page or host not allowed, headers too large, internal error."""
 AUTHENTICATED: Final = (401, 404, 429)
@@ -82,7 +82,7 @@ def document() -> dict[str, Any]:
                 "post": _explain(),
                 "get": _actions(),
             },
-            JOURNAL: {"parameters": [_SPACE_ID], "get": _journal()},
+            JOURNAL_PATH: {"parameters": [_SPACE_ID], "get": _journal()},
             PROPOSAL: {"parameters": [_SPACE_ID, _POSITION], "get": _proposal()},
         },
         "components": {
@@ -127,7 +127,7 @@ def _post() -> Any:
     refusals = (*AUTHENTICATED, 409, 413, 503)
     summary = "Send one envelope, by the same rules as over WebSocket."
     operation = _operation("post", summary, {200: _ref("Accepted")}, refusals, security=_BEARER)
-    return _with_examples(operation, MESSAGES)
+    return _with_examples(operation, EXAMPLE_MESSAGES)
 
 
 def _poll() -> Any:
@@ -147,7 +147,7 @@ def _explain() -> Any:
 def _actions() -> Any:
     summary = "Everything that the participant may send now, and by what. For any token of the space."
     operation = _operation("actions", summary, {200: _ref("Actions")}, AUTHENTICATED, security=_BEARER)
-    operation["responses"]["200"]["content"][JSON]["examples"] = {"actions": {"value": ACTIONS}}
+    operation["responses"]["200"]["content"][_JSON]["examples"] = {"actions": {"value": ACTIONS}}
     return operation
 
 
@@ -180,21 +180,21 @@ def _journal() -> Any:
     answers = {200: _ref("JournalPage")}
     operation = _operation("journal", summary, answers, AUTHENTICATED, security=_BEARER, parameters=parameters)
     content = operation["responses"]["200"]["content"]
-    content[JSON]["examples"] = {"page": {"value": PAGE}}
-    content[LIVE] = {"schema": _TEXT, "examples": {"event": {"value": EVENT}}}
+    content[_JSON]["examples"] = {"page": {"value": EXAMPLE_PAGE}}
+    content[EVENT_STREAM] = {"schema": _TEXT, "examples": {"event": {"value": EVENT}}}
     return operation
 
 
 def _with_examples(operation: dict[str, Any], examples: tuple[Example, ...]) -> Any:
     """Add each example under the same name to the request and to its response."""
     requests = {example.name: {"summary": example.summary, "value": example.request} for example in examples}
-    body = {"required": True, "content": {JSON: {"schema": _ref("Envelope"), "examples": requests}}}
+    body = {"required": True, "content": {_JSON: {"schema": _ref("Envelope"), "examples": requests}}}
     responses = dict(operation["responses"])
     for status in sorted({example.status for example in examples}):
         answers = {example.name: {"value": example.answer} for example in examples if example.status == status}
-        schema = operation["responses"][str(status)].get("content", _content(_ref("ProtocolError")))[JSON]["schema"]
+        schema = operation["responses"][str(status)].get("content", _content(_ref("ProtocolError")))[_JSON]["schema"]
         described = {"description": "As asked." if status == 200 else _NAMES[status]}
-        responses[str(status)] = {**described, "content": {JSON: {"schema": schema, "examples": answers}}}
+        responses[str(status)] = {**described, "content": {_JSON: {"schema": schema, "examples": answers}}}
     return {**operation, "requestBody": body, "responses": responses}
 
 
@@ -238,7 +238,7 @@ def _ref(name: str) -> dict[str, str]:
 
 
 def _content(schema: Any) -> dict[str, Any]:
-    return {JSON: {"schema": schema}}
+    return {_JSON: {"schema": schema}}
 
 
 def _refusal(status: int, codes: list[str]) -> dict[str, Any]:

@@ -24,7 +24,7 @@ def _accepted(envelope_id: str, status: str = "accepted", **more: Any) -> dict[s
     return {"id": envelope_id, "status": status, **more, "timestamp": _WHEN}
 
 
-MESSAGES: Final = (
+EXAMPLE_MESSAGES: Final = (
     Example(
         "chat",
         "Something to say",
@@ -182,7 +182,7 @@ ACTIONS: Final[dict[str, Any]] = {
 }
 """The answer for bob after alice has allowed him to write to her stream."""
 
-PAGE: Final[dict[str, Any]] = {
+EXAMPLE_PAGE: Final[dict[str, Any]] = {
     "space": "demo",
     "first": 0,
     "last": 6,

@@ -22,7 +22,7 @@ from mew.journal.kafka.producer import BrokerUnavailable, KafkaProducer, Produce
 from mew.journal.layout import JournalFolder
 from mew.journal.reader import Journal
 from mew.journal.retention import register_reader, registered_reader, unregister_reader
-from mew.journal.tail import POLL_SECONDS
+from mew.journal.tail import TAIL_POLL_SECONDS
 from mew.journal.wal import Block
 
 COMMIT_BYTES: Final = 8 * 2**20
@@ -164,7 +164,7 @@ class Shipping:
 
     def pause(self) -> None:
         """Wait for new records."""
-        self._stop.wait(POLL_SECONDS)
+        self._stop.wait(TAIL_POLL_SECONDS)
 
     @property
     def is_to_stop(self) -> bool:

@@ -17,8 +17,8 @@ from mew.protocol.transition import Transition
 K = TypeVar("K")
 NONE: Final = frozenset[object]()
 
-JOINED: Final = "connection_joined"
-REFUSED: Final = "connection_refused"
+_CONNECTION_JOINED: Final = "connection_joined"
+_CONNECTION_REFUSED: Final = "connection_refused"
 CONFIGURATION_CHANGED: Final = "configuration_changed"
 TOKEN_CREATED: Final = "token_created"
 TOKEN_ROTATED: Final = "token_rotated"
@@ -45,7 +45,7 @@ def record_joined(transition: Transition, session: Session, peer: str | None) ->
     if peer is not None:
         record_admin(
             transition,
-            JOINED,
+            _CONNECTION_JOINED,
             session.participant,
             peer=peer,
             transport=session.transport,
@@ -136,7 +136,7 @@ def record_refused_connection(transition: Transition, command: RefuseConnection)
     is_known = command.participant is not None and transition.space.state.knows(command.participant)
     record_admin(
         transition,
-        REFUSED,
+        _CONNECTION_REFUSED,
         kinds.GATEWAY,
         error=command.error,
         peer=command.peer,
@@ -149,7 +149,7 @@ def record_refused_connection(transition: Transition, command: RefuseConnection)
 def record_counted_refusals(transition: Transition, *, early: bool = False) -> None:
     """Record counted refusals that are due. With `early`, record all of them, because the space may end here."""
     for source, error, count in transition.space.refused_connections.due(transition.now, early=early):
-        record_admin(transition, REFUSED, kinds.GATEWAY, error=error, peer=source, count=count)
+        record_admin(transition, _CONNECTION_REFUSED, kinds.GATEWAY, error=error, peer=source, count=count)
 
 
 # The configuration

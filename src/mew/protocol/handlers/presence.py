@@ -17,7 +17,7 @@ from mew.protocol.transition import GatewayMessage, Transition
 from mew.protocol.welcome import observer_payload, welcome_payload
 from mew.protocol.work import JOIN_UNITS
 
-TAKEN_OVER = 4409
+_TAKEN_OVER = 4409
 REMOVED = 4403
 DONE = 1000
 
@@ -161,7 +161,7 @@ def _enter(transition: Transition, session: Session, cause: tuple[str, ...] = ()
     if replaced is not None:
         space.http_expiry.pop(session.participant, None)
         del space.sessions[replaced.connection]
-        transition.effects.append(Close(replaced.connection, TAKEN_OVER, "another connection took over"))
+        transition.effects.append(Close(replaced.connection, _TAKEN_OVER, "another connection took over"))
     space.sessions[session.connection] = session
     space.connections[session.participant] = session.connection
     joined: dict[str, Any] = {"transport": session.transport}

@@ -26,7 +26,7 @@ from mew.protocol.proposals import (
     DROPPED,
     EXPIRED,
     KICKED,
-    LEFT,
+    LEFT_OUTCOME,
     Claim,
     ClosedProposal,
     OpenProposal,
@@ -401,7 +401,7 @@ def close_proposal(transition: Transition, proposal: OpenProposal, outcome: str)
 def close_proposals_of(transition: Transition, proposer: str) -> None:
     """Close all proposals of a participant that was removed, or that cannot return under its identity."""
     state = transition.space.state
-    outcome = KICKED if proposer in state.kicked else LEFT
+    outcome = KICKED if proposer in state.kicked else LEFT_OUTCOME
     for proposal in [open_proposal for open_proposal in state.proposals.values() if open_proposal.proposer == proposer]:
         close_proposal(transition, proposal, outcome)
 

@@ -25,7 +25,7 @@ def begin_epoch(transition: Transition, command: Start) -> None:
     presence.record_start(transition, command)
     for proposal in list(transition.space.state.proposals.values()):
         if proposal.anonymous:
-            close_proposal(transition, proposal, proposals.LEFT)
+            close_proposal(transition, proposal, proposals.LEFT_OUTCOME)
     end_due(transition)
     while transition.space.ended:
         end_due(transition)

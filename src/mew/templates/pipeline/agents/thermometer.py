@@ -26,7 +26,7 @@ async def agent(space: Space) -> None:
     celsius = 20.0
     while True:
         try:
-            stream = await own_stream(space)
+            stream = await temperature_stream(space)
             while True:
                 celsius += random.uniform(-0.1, 0.1)
                 await stream.send_data({"celsius": round(celsius, 2), "at": round(time.time(), 3)})
@@ -36,7 +36,7 @@ async def agent(space: Space) -> None:
             await asyncio.sleep(SECONDS)
 
 
-async def own_stream(space: Space) -> Stream:
+async def temperature_stream(space: Space) -> Stream:
     """Return the stream from before the connection broke, or a new one."""
     for stream_id, entry in space.view.streams.items():
         if entry.owner == space.participant_id and entry.status == "live":

@@ -22,7 +22,7 @@ async def agent(space: Space) -> None:
     step = 0
     while True:
         try:
-            stream = await own_stream(space)
+            stream = await positions_stream(space)
             while True:
                 await stream.send(Position(round(math.cos(step / 20), 3), round(math.sin(step / 20), 3)))
                 await asyncio.sleep(STEP_SECONDS)
@@ -32,7 +32,7 @@ async def agent(space: Space) -> None:
             await asyncio.sleep(STEP_SECONDS)
 
 
-async def own_stream(space: Space) -> Stream:
+async def positions_stream(space: Space) -> Stream:
     """Return the stream from before the connection broke, or a new one."""
     for stream_id, entry in space.view.streams.items():
         if entry.owner == space.participant_id and entry.status == "live":
