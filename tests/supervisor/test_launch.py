@@ -9,7 +9,7 @@ import pytest
 from mew._internal.processes import MARK
 from mew.config.loader import load_config
 from mew.config.models import SpaceConfig
-from mew.supervisor.launch import Launch, LaunchEnvironment, fill_in, launch_problem, make_launch
+from mew.supervisor.launch import Launch, LaunchEnvironment, expand_variables, launch_problem, make_launch
 
 TOKEN = "the-token"
 
@@ -61,7 +61,7 @@ def test_env_values_use_the_gateways_environment_after_our_variables(tmp_path: P
 
 
 def test_inserted_values_are_not_expanded_again() -> None:
-    assert fill_in("${A}", {"A": "${B}", "B": "no"}) == "${B}"
+    assert expand_variables("${A}", {"A": "${B}", "B": "no"}) == "${B}"
 
 
 def test_tokens_of_other_participants_are_not_passed_on(tmp_path: Path) -> None:

@@ -19,8 +19,8 @@ from mew.config.served_folders import served_folder_problem
 from mew.config.tokens import environment_variable
 
 BRIDGE: Final = "mcp-bridge"
-_VARIABLE: Final = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
-_TOKENS: Final = "MEW_TOKEN"
+_REFERENCE: Final = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
+_TOKEN_PREFIX: Final = "MEW_TOKEN"
 """Name prefix of environment variables with tokens. Those of other participants are not passed on."""
 
 
@@ -75,12 +75,12 @@ def make_launch(space: SpaceConfig, name: str, token: str, shared: LaunchEnviron
     """Return the command and settings to start a participant. Requires that `launch_problem` returned None."""
     participant = space.participants[name]
     values = {"PORT": str(shared.port), "SPACE": space.settings.space_id, "TOKEN": token}
-    env = _without_tokens(shared.environ) | values | _filled(participant.env, values, shared.environ)
+    env = _without_tokens(shared.environ) | values | _expanded(participant.env, values, shared.environ)
     if participant.type == BRIDGE and participant.mcp_server is not None:
-        argv = _bridge(participant, participant.mcp_server, space, values)
-        env |= _filled(participant.mcp_server.env, values, shared.environ)
+        argv = _bridge_command(participant, participant.mcp_server, space, values)
+        env |= _expanded(participant.mcp_server.env, values, shared.environ)
     else:
-        argv = (str(participant.command), *(fill_in(argument, values) for argument in participant.args))
+        argv = (str(participant.command), *(expand_variables(argument, values) for argument in participant.args))
     env |= {
         "MEW_GATEWAY": shared.url,
         SOCKET_VARIABLE: str(gateway_socket(space.directory)),
@@ -100,7 +100,7 @@ def make_launch(space: SpaceConfig, name: str, token: str, shared: LaunchEnviron
     )
 
 
-def fill_in(text: str, values: Mapping[str, str], environ: Mapping[str, str] | None = None) -> str:
+def expand_variables(text: str, values: Mapping[str, str], environ: Mapping[str, str] | None = None) -> str:
     """Replace each `${NAME}`: first from `values`, then from `environ`, else by nothing.
 
     If `environ` is None, unknown names stay unchanged. Inserted values are not expanded again.
@@ -112,21 +112,21 @@ def fill_in(text: str, values: Mapping[str, str], environ: Mapping[str, str] | N
             return values[name]
         return match[0] if environ is None else environ.get(name, "")
 
-    return _VARIABLE.sub(value, text)
+    return _REFERENCE.sub(value, text)
 
 
-def _filled(env: Mapping[str, str], values: Mapping[str, str], environ: Mapping[str, str]) -> dict[str, str]:
-    return {name: fill_in(text, values, environ) for name, text in env.items()}
+def _expanded(env: Mapping[str, str], values: Mapping[str, str], environ: Mapping[str, str]) -> dict[str, str]:
+    return {name: expand_variables(text, values, environ) for name, text in env.items()}
 
 
 def _without_tokens(environ: Mapping[str, str]) -> dict[str, str]:
     """Return the gateway's environment without tokens. `mew` is found on `PATH` wherever it is installed."""
-    env = {name: value for name, value in environ.items() if not name.startswith(_TOKENS)}
+    env = {name: value for name, value in environ.items() if not name.startswith(_TOKEN_PREFIX)}
     folders, own = env.get("PATH", os.defpath).split(os.pathsep), str(Path(sys.executable).parent)
     return env | {"PATH": os.pathsep.join(folders if own in folders else [*folders, own])}
 
 
-def _bridge(
+def _bridge_command(
     participant: ParticipantConfig, server: McpServerConfig, space: SpaceConfig, values: Mapping[str, str]
 ) -> tuple[str, ...]:
     """Return the command of the MCP bridge.
@@ -143,6 +143,6 @@ def _bridge(
     folder = space.directory / (server.cwd or ".")
     gateway = address_of(gateway_socket(space.directory))
     target = ("--gateway", gateway, "--space", space.settings.space_id, "--mcp-cwd", str(folder))
-    command = (server.command, *(fill_in(argument, values) for argument in server.args))
+    command = (server.command, *(expand_variables(argument, values) for argument in server.args))
     # -P: a file in the space's directory must not be imported instead of a mew module.
     return (sys.executable, "-P", "-m", "mew", "bridge", "start", *target, *limits, "--", *command)

@@ -77,7 +77,7 @@ def rotate_token_command(
     """
     place = find_space(space_dir)
     folder = TokenFolder(place.directory)
-    _require_kept(place, folder, participant, observer=observer)
+    _require_stored(place, folder, participant, observer=observer)
     token = folder.replace(participant, observer=observer)
     return _print_token(place, participant, token, observer=observer, json=json)
 
@@ -101,21 +101,21 @@ def revoke_token_command(
     """
     place = find_space(space_dir)
     folder = TokenFolder(place.directory)
-    _require_kept(place, folder, participant, observer=observer)
+    _require_stored(place, folder, participant, observer=observer)
     folder.remove(participant, observer=observer)
-    closed = _notify_gateway(place)
+    closed = _reload_in_gateway(place)
     if json:
         print(as_json({"participant": participant, "observer": observer, "revoked": True, "closed": closed}))
         return 0
     connections = "1 connection" if closed == 1 else f"{closed} connections"
     print(f"revoked the token of {participant!r}" + (f"; closed {connections}" if closed else ""))
-    if left := _others(place, participant, observer=observer):
+    if left := _other_sources(place, participant, observer=observer):
         print(f"it can still join with the token in {' and in '.join(left)}")
     return 0
 
 
 @app.command(name="list")
-def listing(*, space_dir: _Directory = None, json: _Flag = False) -> int:
+def list_tokens_command(*, space_dir: _Directory = None, json: _Flag = False) -> int:
     """List who has a token and where it is stored. The tokens are not shown.
 
     Parameters
@@ -139,7 +139,7 @@ def listing(*, space_dir: _Directory = None, json: _Flag = False) -> int:
 
 def _print_token(place: SpaceDirectory, participant: str, token: str, *, observer: bool, json: bool) -> int:
     """Print a new token after the gateway has reloaded its tokens, so that it can be used immediately."""
-    closed = _notify_gateway(place)
+    closed = _reload_in_gateway(place)
     file = TokenFolder(place.directory).file(participant, observer=observer)
     if json:
         result = {"participant": participant, "observer": observer, "token": token, "file": str(file), "closed": closed}
@@ -149,7 +149,7 @@ def _print_token(place: SpaceDirectory, participant: str, token: str, *, observe
     return 0
 
 
-def _notify_gateway(place: SpaceDirectory) -> int:
+def _reload_in_gateway(place: SpaceDirectory) -> int:
     """Make a running gateway reload the tokens. Returns how many connections it closed."""
     return int(reload_tokens(place.directory)["closed"]) if place.running else 0
 
@@ -158,7 +158,7 @@ def _token_rows(place: SpaceDirectory) -> list[dict[str, Any]]:
     """Return who has a token, according to the running gateway, else according to the files."""
     if place.running:
         return list(ask_gateway(place.directory, {"do": "tokens"})["tokens"])
-    space = _space(place)
+    space = _space_config(place)
     sources = TokenStore([space], environ=os.environ, generate=False).sources
     return [
         {"participant": identity.participant, "observer": identity.observer, "sources": list(source)}
@@ -166,14 +166,14 @@ def _token_rows(place: SpaceDirectory) -> list[dict[str, Any]]:
     ]
 
 
-def _space(place: SpaceDirectory) -> "SpaceConfig":
+def _space_config(place: SpaceDirectory) -> "SpaceConfig":
     _, config = configured(place.directory, place.config_file)
     return config.spaces[0]
 
 
 def _require_participant(place: SpaceDirectory, participant: str) -> None:
     """Raise `CommandFailed` if the space has no such participant: only space.yaml or an invitation adds one."""
-    if participant not in (participants := _space(place).participants):
+    if participant not in (participants := _space_config(place).participants):
         names = ", ".join(participants) or "none yet"
         raise CommandFailed(
             f"{participant!r} is not a participant of space {place.space_id!r} ({names}): add it to space.yaml,"
@@ -181,11 +181,11 @@ def _require_participant(place: SpaceDirectory, participant: str) -> None:
         )
 
 
-def _require_kept(place: SpaceDirectory, folder: TokenFolder, participant: str, *, observer: bool) -> None:
+def _require_stored(place: SpaceDirectory, folder: TokenFolder, participant: str, *, observer: bool) -> None:
     """Raise `CommandFailed` if the token is not in the token folder: only those tokens can be changed here."""
     if folder.stored_token(participant, observer=observer) is not None:
         return
-    if others := _others(place, participant, observer=observer):
+    if others := _other_sources(place, participant, observer=observer):
         raise CommandFailed(
             f"the token of {participant!r} is in {' and in '.join(others)}: change it there and restart the gateway"
         )
@@ -193,11 +193,11 @@ def _require_kept(place: SpaceDirectory, folder: TokenFolder, participant: str, 
     raise CommandFailed(f"there is no token for {kind} {participant!r}: see `mew token list`")
 
 
-def _others(place: SpaceDirectory, participant: str, *, observer: bool) -> list[str]:
+def _other_sources(place: SpaceDirectory, participant: str, *, observer: bool) -> list[str]:
     """Return where else the participant has a token."""
     if observer:
         return []
-    written = _space(place).participants.get(participant)
+    written = _space_config(place).participants.get(participant)
     places = [str(place.config_file)] if written is not None and written.tokens else []
     variable = environment_variable(participant)
     return [*places, *([f"the environment variable {variable}"] if os.environ.get(variable, "").strip() else [])]
