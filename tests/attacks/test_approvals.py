@@ -15,7 +15,7 @@ import pytest
 import mew
 from mew.client.errors import ProposalClosed, ProposalExpired, ProposalMismatch
 from mew.config.models import GatewayConfig, SpaceConfig
-from mew.journal.settings import JournalSettings
+from mew.journal import JournalSettings
 from mew.protocol.capabilities import read_capability
 from mew.protocol.settings import ApprovalRule
 from mew.testing import Client, MemorySpace, MemoryTokens, settings

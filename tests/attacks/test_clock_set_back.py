@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from mew.journal.settings import JournalSettings
+from mew.journal import JournalSettings
 from mew.protocol.settings import Limits
 from tests.gateway.raw import BINARY, Raw, frame, joined, running
 

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from mew.journal.settings import JournalSettings
+from mew.journal import JournalSettings
 from mew.protocol import Limits
 from tests.gateway.raw import TEXT, Raw, Running, frame, head, running, upgrade
 

@@ -14,7 +14,7 @@ from mew.config.models import UnadmittedLimits
 from mew.gateway import scheduling
 from mew.gateway.fanout import delivery, fanout
 from mew.gateway.gateway import Gateway
-from mew.journal.settings import JournalSettings
+from mew.journal import JournalSettings
 from tests.gateway.raw import ANYTHING, TEXT, Raw, Running, frame, joined, running, upgrade
 from tests.gateway.raw import closing as closing_frame
 

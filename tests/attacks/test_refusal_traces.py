@@ -13,7 +13,7 @@ import pytest
 from mew._internal.logging import FAULT_SECONDS, Weigher
 from mew.config.models import Timeouts
 from mew.gateway.connections import SOURCES, Connections, RefusalLog
-from mew.journal.settings import JournalSettings
+from mew.journal import JournalSettings
 from mew.protocol.handlers.administration import REPEATED_SECONDS
 from mew.protocol.timestamps import SECOND
 from tests.attacks.test_administration import administered

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import msgspec
 
+from mew.journal import JournalSettings
 from mew.journal.reader import Journal
-from mew.journal.settings import JournalSettings
 from mew.journal.verify import verify_journal
 from mew.protocol import Identity, Record
 from tests.gateway.raw import TEXT, Raw, frame, running, upgrade

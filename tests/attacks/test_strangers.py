@@ -13,7 +13,7 @@ from typing import Final
 import pytest
 
 from mew.config.models import Timeouts, UnadmittedLimits
-from mew.journal.settings import JournalSettings
+from mew.journal import JournalSettings
 from mew.protocol import Limits
 from tests.gateway.http_requests import tokens_of
 from tests.gateway.raw import (

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import mew
-from mew.client import ConnectionLost, Gap, Space, StreamGap, errors, handshake
+from mew.client import ConnectionLost, Gap, Space, StreamGap, errors, session
 from mew.journal.reader import Journal
 from mew.view import SpaceView
 from tests.client.gateway_process import gateway_process
@@ -25,7 +25,7 @@ ROUNDS = 12
 @pytest.fixture(autouse=True)
 def impatient(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Come back sooner than one would."""
-    monkeypatch.setattr(handshake, "MAX_BACKOFF_SECONDS", 0.05)
+    monkeypatch.setattr(session, "MAX_BACKOFF_SECONDS", 0.05)
     yield
 
 

@@ -14,7 +14,7 @@ import mew
 from mew.client import ConnectionLost, JoinRefused, Space
 from mew.client.connection import Connection, GatewayUrl
 from mew.client.errors import SpaceNotFound, Unauthorized
-from mew.client.handshake import MAX_BACKOFF_SECONDS, MIN_BACKOFF_SECONDS, _Entrance, reconnect_backoff
+from mew.client.session import MAX_BACKOFF_SECONDS, MIN_BACKOFF_SECONDS, _Entrance, reconnect_backoff
 from mew.protocol import Envelope
 from tests.client.fake_gateway import CHAT, WELCOME, faking, goodbye, whole
 from tests.client.harness import joining, played, until, url_of

@@ -21,9 +21,9 @@ from mew.client import (
     StreamDiscovered,
     StreamEnded,
     StreamGap,
-    handshake,
+    session,
 )
-from mew.client.handshake import FINAL_CLOSE_CODES
+from mew.client.session import FINAL_CLOSE_CODES
 from mew.protocol.envelope import Envelope
 from tests.client.fake_gateway import WELCOME, faking, goodbye, whole
 from tests.client.harness import close_all, gateways_view, joining, played, same, shut_down, until
@@ -269,7 +269,7 @@ async def test_who_does_not_want_to_come_back_does_not(gateway: Running) -> None
 
 @played
 async def test_tries_go_on_until_there_is_somebody(gateway: Running, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(handshake, "MAX_BACKOFF_SECONDS", 0.02)
+    monkeypatch.setattr(session, "MAX_BACKOFF_SECONDS", 0.02)
     async with behind_proxy(gateway, "alice", timeout=0.5) as (proxy, alice):
         await away(proxy, alice)
         await until(lambda: proxy.connections >= 4)

@@ -21,7 +21,7 @@ from mew.config.models import (
     UnadmittedLimits,
 )
 from mew.config.yaml_source import MAX_YAML_DEPTH, read_yaml
-from mew.journal.settings import JournalSettings
+from mew.journal import JournalSettings
 from mew.protocol import Limits, MewError, StreamSettings
 from mew.protocol.capabilities import CHAT_ONLY
 from tests.support.hypothesis_settings import examples

@@ -9,14 +9,13 @@ import pytest
 
 from mew.cli import app
 from mew.gateway.http.openapi_examples import EXAMPLE_PAGE as PAGE_EXAMPLE
-from mew.journal import block_format, segments, writer
+from mew.journal import JournalSettings, block_format, segments, writer
 from mew.journal import segments as drafts
 from mew.journal.arrow import SCHEMA, SCHEMA_VERSION
 from mew.journal.block_format import BLOCK_EVENTS, BLOCK_HEAD_BYTES, RUN
 from mew.journal.compaction import COMPACTED_BYTES
 from mew.journal.kafka.messages import MessageHeaders
 from mew.journal.segments import SegmentFooter
-from mew.journal.settings import JournalSettings
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 PAGE = (DOCS / "journal.md").read_text(encoding="utf-8")

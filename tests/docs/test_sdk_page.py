@@ -9,7 +9,7 @@ import msgspec
 
 import mew.client
 from mew.client import ControlHandler, Event, Space, errors
-from mew.client.handshake import ConnectOptions, ConnectSettings
+from mew.client.session import ConnectOptions, ConnectSettings
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 PAGE: Final = (ROOT / "docs" / "sdk.md").read_text(encoding="utf-8")

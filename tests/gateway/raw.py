@@ -24,7 +24,7 @@ from mew.config.models import TLS, GatewayConfig, SpaceConfig
 from mew.config.tokens import TokenStore
 from mew.gateway.gateway import Gateway
 from mew.gateway.server import GatewayServer
-from mew.journal.settings import JournalSettings
+from mew.journal import JournalSettings
 from mew.protocol import Tokens
 from mew.testing import MemoryTokens, settings
 

@@ -9,8 +9,8 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from mew.gateway.gateway import Gateway
 from mew.gateway.metrics import DiskSpaceMonitor
+from mew.journal import JournalSettings
 from mew.journal.layout import JournalFolder, disk_used
-from mew.journal.settings import JournalSettings
 from tests.gateway.http_requests import Clients, ask, connecting
 from tests.gateway.raw import BINARY, Running, frame, running
 

@@ -7,11 +7,11 @@ from pathlib import Path
 from random import Random
 from typing import Final
 
+from mew.journal import JournalSettings
 from mew.journal.block_format import FrameBatch, JournalEntry
 from mew.journal.layout import JournalFolder
 from mew.journal.recovery import Recovered, recover
 from mew.journal.sealing import seal_log
-from mew.journal.settings import JournalSettings
 from mew.journal.writer import JournalWriter
 from mew.protocol import Checkpoint, Effect, Record, SpaceCore, SpaceState, Start, fold, snapshot
 from mew.protocol.frames import frame_header

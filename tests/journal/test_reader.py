@@ -10,6 +10,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
+from mew.journal import JournalSettings
 from mew.journal.arrow import SCHEMA, from_arrow
 from mew.journal.block_format import CorruptData, encode_block
 from mew.journal.compaction import compact_hour
@@ -17,7 +18,6 @@ from mew.journal.layout import JournalFolder
 from mew.journal.reader import NOT_STORED, Journal, RecordsMissing
 from mew.journal.sealing import seal_log
 from mew.journal.segments import SegmentDamaged
-from mew.journal.settings import JournalSettings
 from mew.journal.wal import LogDamaged, LogWriter
 from mew.journal.writer import JournalWriter
 from mew.protocol.records import Record

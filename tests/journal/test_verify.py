@@ -10,14 +10,13 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from mew.journal import segments
+from mew.journal import JournalSettings, segments
 from mew.journal.arrow import to_arrow
 from mew.journal.block_format import FrameBatch, encode_block
 from mew.journal.compaction import compact_hour
 from mew.journal.layout import JournalFolder
 from mew.journal.reader import Journal
 from mew.journal.segments import write_segment
-from mew.journal.settings import JournalSettings
 from mew.journal.verify import JournalProblem, verify_journal
 from mew.journal.wal import LogWriter, read_blocks
 from mew.journal.writer import JournalWriter

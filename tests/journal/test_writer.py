@@ -9,11 +9,10 @@ from typing import Any
 
 import pytest
 
-from mew.journal import wal
+from mew.journal import JournalSettings, wal
 from mew.journal import writer as writing_it
 from mew.journal.block_format import JournalEntry
 from mew.journal.layout import HOUR, JournalFolder, first_position
-from mew.journal.settings import JournalSettings
 from mew.journal.wal import LogWriter, read_blocks, synced_bytes
 from mew.journal.writer import DIRECT_WRITE_ENTRIES, MAX_BLOCK_BYTES, FileSync, JournalWriter, ReplayBudget, blocks_of
 from tests.journal.writer_harness import NOON, FailingCall, WriterHarness, control, frames, writing

@@ -13,10 +13,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mew.journal import ErrorPolicy, JournalSettings, SyncMode
 from mew.journal import writer as writer_module
 from mew.journal.block_format import JournalEntry
 from mew.journal.layout import HOUR, first_position
-from mew.journal.settings import ErrorPolicy, JournalSettings, SyncMode
 from mew.journal.wal import synced_bytes
 from mew.protocol.records import CHECKPOINT
 from tests.journal.writer_harness import NOON, FailingCall, WriterHarness, control, frames

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
+from mew.journal import JournalSettings
 from mew.journal.block_format import FrameBatch, JournalEntry
 from mew.journal.layout import JournalFolder
-from mew.journal.settings import JournalSettings
 from mew.journal.wal import read_blocks
 from mew.journal.writer import JournalWriter
 from mew.protocol.records import Record

@@ -6,8 +6,8 @@ from typing import Final, Required, TypedDict
 import msgspec
 
 from mew.errors import MewError
+from mew.journal import JournalSettings
 from mew.journal.layout import JournalFolder
-from mew.journal.settings import JournalSettings
 from tools.journal_generator.participants import space_name
 
 MIN_SPACE_RECORDS: Final = 1_000

@@ -28,8 +28,8 @@ from mew.config.models import (
     Timeouts,
     UnadmittedLimits,
 )
+from mew.journal import JournalSettings
 from mew.journal.kafka.address import TOPIC_URL_FORM
-from mew.journal.settings import JournalSettings
 from mew.pipeline.settings import PipelineSettings
 from mew.protocol.capabilities import Capability
 from mew.protocol.settings import ApprovalRule, Limits, SpaceSettings, StreamSettings

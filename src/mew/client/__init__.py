@@ -46,12 +46,12 @@ from mew.client.events import (
     StreamStarted,
 )
 from mew.client.frames import Format, Frame, Gap, StreamGap
-from mew.client.handshake import ConnectOptions, ConnectSettings, ConnectTarget
 from mew.client.mcp.calls import McpAnswer, ToolResult
 from mew.client.mcp.participant import Participant
 from mew.client.mcp.server import McpHandler, current_request, notify, serve
 from mew.client.proposals import Proposal
 from mew.client.reasoning import Reasoning
+from mew.client.session import ConnectOptions, ConnectSettings, ConnectTarget
 from mew.client.space import Space
 from mew.client.streams import Stream
 from mew.client.subscriptions import Subscription

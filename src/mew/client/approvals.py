@@ -26,11 +26,11 @@ from mew.client.errors import (
     ProtocolError,
     Withdrawn,
 )
-from mew.client.handshake import ConnectTarget
 from mew.client.mcp.calls import ANSWER_TIMEOUT, McpAnswer, send_request
 from mew.client.mcp.server import context_of
 from mew.client.proposals import REJECT, WITHDRAW, stamp_of
 from mew.client.sender import Names, OutgoingEnvelope
+from mew.client.session import ConnectTarget
 from mew.client.subscriptions import EnvelopeFilter, EnvelopeQueue, OnOverflow, QueueLimits, Subscription
 from mew.protocol import kinds, raw_json
 from mew.protocol.envelope import ID_LENGTH, Envelope

@@ -1,7 +1,7 @@
 """One WebSocket connection to a gateway, from its upgrade to its close.
 
-It knows WebSocket and no envelopes: received messages are passed on as bytes. `handshake` joins the space, `session`
-reconnects.
+It knows WebSocket and no envelopes: received messages are passed on as bytes. `session` joins the space
+and reconnects.
 """
 
 import asyncio

@@ -15,13 +15,12 @@ from mew.client.dispatcher import Dispatcher, Message, Waiter
 from mew.client.errors import RequestTimeout
 from mew.client.events import Event
 from mew.client.frames import Frame, decoder, descriptors, format_id
-from mew.client.handshake import ConnectSettings, ConnectTarget
 from mew.client.mcp import calls
 from mew.client.mcp.calls import ANSWER_TIMEOUT
 from mew.client.pending import Accepts, PendingRequests
 from mew.client.permissions import is_permitted
 from mew.client.sender import EnvelopeSender, Names, OutgoingEnvelope
-from mew.client.session import ReconnectingSession
+from mew.client.session import ConnectSettings, ConnectTarget, ReconnectingSession
 from mew.client.stream_router import StreamFilter, StreamRouter
 from mew.client.streams import Stream
 from mew.client.subscriptions import (

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal, TypeAlias
 import msgspec
 
 from mew.config.yaml_source import VERBATIM
-from mew.journal.settings import JournalSettings
+from mew.journal import JournalSettings
 from mew.protocol.capabilities import Capability
 from mew.protocol.settings import SpaceSettings
 

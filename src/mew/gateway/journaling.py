@@ -16,10 +16,10 @@ from mew._internal.logging import log
 from mew.config.models import SpaceConfig
 from mew.errors import MewError
 from mew.gateway.metrics import DiskSpaceMonitor
+from mew.journal import JournalSettings
 from mew.journal.layout import JournalFolder
 from mew.journal.maintenance import MaintenanceClient, MaintenanceMessage
 from mew.journal.recovery import recover
-from mew.journal.settings import JournalSettings
 from mew.journal.writer import JournalWriter, ReplayBudget
 from mew.protocol.state import SpaceState
 

@@ -16,9 +16,9 @@ from typing import Final, TypeAlias
 
 import msgspec
 
+from mew.journal import JournalSettings
 from mew.journal.block_format import FrameBatch, JournalEntry
 from mew.journal.layout import HOUR, JournalFolder, first_position
-from mew.journal.settings import JournalSettings
 from mew.journal.wal import LogWriter, identity_of, save_checkpoint
 from mew.protocol.records import CHECKPOINT, FRAME, Record
 

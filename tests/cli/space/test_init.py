@@ -12,7 +12,7 @@ from zipfile import ZipFile
 
 import pytest
 
-import mew.templates
+import mew
 from mew.cli import main
 from mew.config.loader import load_config
 from mew.config.models import GatewayConfig
@@ -121,7 +121,7 @@ def test_the_wheel_has_every_file_of_the_templates(tmp_path: Path) -> None:
     built = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=50)
     requires(built.returncode == 0, f"the wheel cannot be built: {built.stderr.strip()}")
     (wheel,) = tmp_path.glob("*.whl")
-    source = Path(str(mew.templates.__file__)).parent
+    source = Path(str(mew.__file__)).parent / "templates"
     files = [path for path in source.rglob("*") if path.is_file() and "__pycache__" not in path.parts]
     expected = {f"mew/templates/{path.relative_to(source)}" for path in files}
     assert len(expected) > 10

@@ -17,7 +17,7 @@ from playwright.sync_api import Browser, ConsoleMessage, Page, Playwright, Reque
 
 import mew
 from mew.client import Space
-from mew.journal.settings import JournalSettings
+from mew.journal import JournalSettings
 from tests.gateway.http_requests import tokens_of
 from tests.gateway.raw import ANYTHING, Running
 

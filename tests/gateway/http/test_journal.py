@@ -19,9 +19,9 @@ from schemathesis.specs.openapi.checks import ignored_auth
 from mew.gateway.http import journal as http_journal
 from mew.gateway.http.openapi import document
 from mew.gateway.http.openapi_examples import EVENT, EXAMPLE_PAGE
+from mew.journal import JournalSettings
 from mew.journal.arrow import SCHEMA
 from mew.journal.reader import Journal
-from mew.journal.settings import JournalSettings
 from mew.protocol import Checkpoint
 from mew.protocol.timestamps import rfc3339
 from tests.gateway.http.test_openapi import CHECKS, FEW, address

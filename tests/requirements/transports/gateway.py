@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 from mew.config.models import GatewayConfig, LoggingConfig, ParticipantConfig, SpaceConfig, Timeouts
 from mew.gateway.gateway import Gateway
 from mew.gateway.hub import Hub
-from mew.journal.settings import JournalSettings
+from mew.journal import JournalSettings
 from mew.protocol import AttachOutputLog, Command, Record, ReportLoss, SpaceCore, SpaceState, Tick
 from mew.protocol.timestamps import SECOND
 from mew.testing import NOON, Client, MemoryTokens, settings

@@ -23,7 +23,7 @@ from mew.config.tokens import TokenStore
 from mew.gateway.exposure import require_safe, warnings_of
 from mew.gateway.gateway import Gateway
 from mew.gateway.server import GatewayServer, PortInUse
-from mew.supervisor.shippers import Shippers
+from mew.supervisor.process import Shippers
 from mew.supervisor.state_file import StartedBy, read_pids
 from mew.supervisor.supervisor import GatewaySupervisor, require_single_gateway
 

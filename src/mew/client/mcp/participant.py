@@ -21,9 +21,9 @@ import mew
 from mew.client import mcp
 from mew.client.control import ControlHandler
 from mew.client.errors import McpError, MewError
-from mew.client.handshake import ConnectOptions
 from mew.client.mcp.functions import FunctionPrompt, FunctionResource, FunctionTool, ResourceInfo, not_found
 from mew.client.mcp.server import McpService, notify
+from mew.client.session import ConnectOptions
 from mew.client.tasks import shutdown_requested
 
 if TYPE_CHECKING:
