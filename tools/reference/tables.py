@@ -33,6 +33,13 @@ QUESTIONS: Final = {
         "What was refused to whom, and why?",
         "select time, participant, kind, reason from envelopes where not accepted order by space, position",
     ),
+    "system_records": (
+        "When did the gateway start, and with which default for streams whose owner leaves?",
+        """select time, configuration ->> '$.streams.on_owner_disconnect' as policy
+from system_records
+where event = 'start'
+order by space, position""",
+    ),
     "participants": (
         "Who was present, and for how long?",
         """select participant, joined_time, left_time - joined_time as stayed, reason

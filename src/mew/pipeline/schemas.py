@@ -76,6 +76,38 @@ ENVELOPES: Final = _table(
     _column("reason", TEXT, "why it was refused"),
     _column("capability", TEXT, "the capability that allowed it, as JSON"),
     _needed("size", NUMBER, "bytes of the whole envelope"),
+    _column("stream_id", TEXT, "the open stream that it is about; null for a refused one"),
+    _needed("bytes", NUMBER, "bytes of it that the journal has; of a refused one, without its payload"),
+    _column(
+        "capability_fits",
+        pa.bool_(),
+        "whether a pattern of the sender allows it: the capability, or one for stream/manage where another's stream "
+        "was ended; null where no pattern is needed",
+    ),
+    _column("grant_covered", pa.bool_(), "of a capability/grant, whether its sender had everything that it grants"),
+    _column("problem", TEXT, "why it could not be applied to the state of the space; null if it could"),
+)
+_FRAME_COUNT = pa.struct([pa.field("stream_id", TEXT), pa.field("frames", NUMBER)])
+SYSTEM_RECORDS: Final = _table(
+    "system_records",
+    "A record that is neither an envelope nor a frame.",
+    POSITION,
+    AT,
+    _needed("event", TEXT, "start, join, leave, frame_rejected, gap, welcome, checkpoint or admin"),
+    _needed("participant", TEXT, "whom it concerns"),
+    _column("stream_id", TEXT, "which stream"),
+    _column("reason", TEXT, "why it happened, or its type"),
+    _needed("size", NUMBER, "bytes of the message or the text; 0 for joins and leaves"),
+    _needed("bytes", NUMBER, "bytes of it that the journal has"),
+    _column("configuration", TEXT, "of a start, the configuration without secrets, as JSON"),
+    _column("frame_counts", pa.list_(pa.field("element", _FRAME_COUNT)), "of a welcome, the frames that it counts"),
+    _column(
+        "difference",
+        TEXT,
+        "what of a welcome or a checkpoint differs from the state rebuilt at its position; null if nothing does. "
+        "Counts of frames are not compared here",
+    ),
+    _column("problem", TEXT, "why it could not be applied to the state of the space; null if it could"),
 )
 PARTICIPANTS: Final = _table(
     "participants",
@@ -186,6 +218,7 @@ FRAMES: Final = _table(
     _column("value", TEXT, "its content as JSON, or as text; null where it is neither"),
     _column("raw", pa.binary(), "its content where it is not text"),
     _column("valid", pa.bool_(), "whether it is what its format says; null where there is no format"),
+    _needed("bytes", NUMBER, "bytes of its record in the journal"),
 )
 QUARANTINE: Final = _table(
     "quarantine",
@@ -330,6 +363,7 @@ TABLES: Final = {
     table.name: table
     for table in (
         ENVELOPES,
+        SYSTEM_RECORDS,
         PARTICIPANTS,
         STREAMS,
         STREAM_ACCESS,

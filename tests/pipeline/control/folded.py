@@ -17,6 +17,7 @@ from tools.journal_generator import SpaceTruth, generate
 
 CONTROL_TABLES = (
     "envelopes",
+    "system_records",
     "participants",
     "streams",
     "stream_access",

@@ -25,8 +25,10 @@ from mew.pipeline.control.memory import FoldStateVersionError, PendingWriterChan
 from mew.pipeline.control.rights import ABOUT_RIGHTS, CapabilityTracker
 from mew.pipeline.control.rows import Administered, Lost
 from mew.pipeline.control.stays import CHECKPOINT, PresenceTracker
+from mew.pipeline.control.system_records import SystemRecords
 from mew.pipeline.control.talks import ConversationTracker
 from mew.pipeline.control.tally import Tally
+from mew.pipeline.control.verdicts import NO_VERDICT, EnvelopeVerdicts
 from mew.pipeline.control.welcomes import Rebuilt
 from mew.pipeline.kernel.catalogue import Catalogue
 from mew.pipeline.stitch.activity import ControlActivity
@@ -100,6 +102,8 @@ class _Folding:
         """From where on it is known who could write; None: it is not."""
         self.last = memory.position
         self.envelopes = said.Envelopes(space)
+        self.system_records = SystemRecords(space)
+        self.verdicts = EnvelopeVerdicts()
         self.stays = PresenceTracker(memory.stays)
         self.lives = StreamTracker(self.state, memory.lives, memory.writings, self.checks.owners)
         self.rights = CapabilityTracker(self.state, memory.holdings)
@@ -131,7 +135,9 @@ class _Folding:
             self._said = said.UNSAID
             if record.event in said.SPOKEN:
                 self._said = said.read(record)
-                self.envelopes.add(self._said)
+                is_known = self.state.position >= 0
+                verdict = self.verdicts.judge(self.state, record, self._said) if is_known else NO_VERDICT
+                self.envelopes.add(self._said, verdict)
             if record.position <= self.last:
                 what = f"it comes behind {self.last}"
                 self.checks.positions.violated(record.position, what, event=record.event)
@@ -142,7 +148,10 @@ class _Folding:
             except _UNFIT as problem:
                 what = f"it cannot be folded: {type(problem).__name__}: {problem}"
                 self.checks.folded.violated(record.position, what, event=record.event, kind=record.kind)
+                rows = self.envelopes if record.event in said.SPOKEN else self.system_records
+                rows.problems[record.position] = what
         self.envelopes.end_batch(batch)
+        self.system_records.end_batch(batch)
 
     def _follow(self, record: Record) -> None:
         """What a record makes of the space, and of the rows that do not depend on it."""
@@ -232,7 +241,10 @@ class _Folding:
     def _welcome(self, record: Record) -> None:
         self.probes.append(record.position)
         payload = bytes(said.read(record).payload)
-        self.rebuilt.check(self.state, self.rights, record, payload)
+        difference, counts = self.rebuilt.check(self.state, self.rights, record, payload)
+        if difference is not None:
+            self.system_records.differences[record.position] = difference
+        self.system_records.frame_counts[record.position] = counts
         self._fold(record)
 
     def _checkpoint(self, record: Record) -> None:
@@ -253,6 +265,7 @@ class _Folding:
             return
         if is_judged:
             self.checks.checkpoints.violated(record.position, "it is not what was folded up to here")
+            self.system_records.differences[record.position] = "state"
         self._begin_anew(record)
 
     def _begin_anew(self, record: Record) -> None:
@@ -292,7 +305,10 @@ class _Folding:
 
     def _tables(self) -> dict[str, pa.Table]:
         memory, lives = self.memory, self.lives
-        made = [(schemas.ENVELOPES, self.envelopes.table())]
+        made = [
+            (schemas.ENVELOPES, self.envelopes.table()),
+            (schemas.SYSTEM_RECORDS, self.system_records.table()),
+        ]
         for table, final, unfinished in (
             (schemas.PARTICIPANTS, self.stays.over, memory.stays),
             (schemas.STREAMS, lives.over, memory.lives),

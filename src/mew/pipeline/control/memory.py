@@ -13,7 +13,7 @@ from mew.errors import MewError
 from mew.pipeline.control.rows import ApprovalRow, ConversationRow, Holding, PresenceRow, StreamRow, Writing
 from mew.protocol.state import FOLD_VERSION, SnapshotVersionError, SpaceState, restore, snapshot
 
-CONTROL_VERSION: Final = 4
+CONTROL_VERSION: Final = 5
 """Raised whenever the same records give other rows, or this state another shape; the core's fold has its own."""
 
 

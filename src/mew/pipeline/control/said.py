@@ -3,12 +3,14 @@
 No payload is encoded again: numbers of any length, the order of keys and whatever else its sender wrote stay.
 """
 
+from collections.abc import Mapping
 from typing import Any, Final
 
 import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from mew.pipeline.control.verdicts import EnvelopeVerdict
 from mew.pipeline.schemas import ENVELOPES, TEXTS
 from mew.protocol.records import CONSUMED, ENVELOPE, REJECTED, Record
 
@@ -26,6 +28,7 @@ _AS_RECORDED: Final = (
     "reason",
     "capability",
     "size",
+    "stream_id",
 )
 
 
@@ -72,9 +75,15 @@ class Envelopes:
         self._answers: list[list[str] | None] = []
         self._contexts: list[bytes | None] = []
         self._payloads: list[bytes | None] = []
+        self._fits: list[bool | None] = []
+        self._covered: list[bool | None] = []
+        self.problems: dict[int, str] = {}
+        """By position, why a record of this batch could not be applied."""
 
-    def add(self, said: EnvelopeRow) -> None:
+    def add(self, said: EnvelopeRow, verdict: EnvelopeVerdict) -> None:
         """The next one, in the order of its batch."""
+        self._fits.append(verdict.fits)
+        self._covered.append(verdict.covered)
         self._to.append(said.to)
         self._answers.append(said.answers or None)
         self._contexts.append(_text(said.context))
@@ -88,10 +97,15 @@ class Envelopes:
         columns["accepted"] = pc.not_equal(rows.column("event"), REJECTED)
         columns["to"] = pa.array(self._to, TEXTS)
         columns["correlation_id"] = pa.array(self._answers, TEXTS)
-        columns["context"] = _texts(self._contexts)
-        columns["payload"] = _texts(self._payloads)
-        for said in (self._to, self._answers, self._contexts, self._payloads):
+        columns["context"] = as_texts(self._contexts)
+        columns["payload"] = as_texts(self._payloads)
+        columns["bytes"] = pc.binary_length(rows.column("payload"))
+        columns["capability_fits"] = pa.array(self._fits, pa.bool_())
+        columns["grant_covered"] = pa.array(self._covered, pa.bool_())
+        columns["problem"] = problem_texts(rows, self.problems)
+        for said in (self._to, self._answers, self._contexts, self._payloads, self._fits, self._covered):
             said.clear()
+        self.problems.clear()
         arrays = [columns[field.name].cast(field.type) for field in ENVELOPES.schema]
         self._tables.append(pa.Table.from_arrays(arrays, schema=ENVELOPES.schema))
 
@@ -100,12 +114,19 @@ class Envelopes:
         return pa.concat_tables([ENVELOPES.schema.empty_table(), *self._tables]).combine_chunks()
 
 
+def problem_texts(rows: pa.RecordBatch, problems: Mapping[int, str]) -> pa.Array:
+    """The problem of each row, by its position."""
+    if not problems:
+        return pa.nulls(rows.num_rows, pa.string())
+    return pa.array([problems.get(position) for position in rows.column("position").to_pylist()], pa.string())
+
+
 def _text(value: msgspec.Raw) -> bytes | None:
     text = bytes(value)
     return None if text in {b"", b"null"} else text
 
 
-def _texts(values: list[bytes | None]) -> pa.Array:
+def as_texts(values: list[bytes | None]) -> pa.Array:
     """As strings; what is no UTF-8, which no gateway writes, has marks for what is not."""
     try:
         return pa.array(values, pa.binary()).cast(pa.string())

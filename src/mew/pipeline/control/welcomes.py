@@ -52,21 +52,26 @@ class Rebuilt:
         self._welcomes = welcomes
         self._entries: dict[str, _Entry] = {}
 
-    def check(self, state: SpaceState, rights: CapabilityTracker, record: Record, payload: bytes) -> None:
-        """One welcome, before the record of it is folded."""
+    def check(
+        self, state: SpaceState, rights: CapabilityTracker, record: Record, payload: bytes
+    ) -> tuple[str | None, list[tuple[str, int]]]:
+        """One welcome, before the record of it is folded: what differs, and its streams with their frame counts."""
         welcomes, position = self._welcomes, record.position
         welcomes.checked += 1
         try:
             claims = _claims.decode(payload).active_streams
         except (msgspec.MsgspecError, RecursionError) as problem:
             welcomes.violated(position, f"it is no welcome: {problem}", participant=record.participant)
-            return
+            return f"it is no welcome: {problem}", []
         claimed = {claim.stream_id: claim.stream.frames for claim in claims}
         welcomes.claims += [(position, stream_id, frames) for stream_id, frames in claimed.items()]
         made = self._made(state, rights, record, claimed)
-        if raw_json.join_json(made) != payload:
-            what = f"not what was folded: {', '.join(_differences(made, raw_json.split_json(payload)))}"
-            welcomes.violated(position, what, participant=record.participant)
+        counts = list(claimed.items())
+        if raw_json.join_json(made) == payload:
+            return None, counts
+        difference = ", ".join(_differences(made, raw_json.split_json(payload)))
+        welcomes.violated(position, f"not what was folded: {difference}", participant=record.participant)
+        return difference, counts
 
     def _made(
         self, state: SpaceState, rights: CapabilityTracker, record: Record, claimed: dict[str, int]

@@ -117,6 +117,7 @@ class _Decoding:
             "value": value,
             "raw": raw,
             "valid": pa.array(self._valid == 1, mask=self._valid == UNJUDGED),
+            "bytes": pc.binary_length(rows.column("payload")).cast(pa.int64()),
         }
         schema = schemas.FRAMES.schema
         arrays = [columns[name] if name in columns else self._key(rows, name) for name in schema.names]
