@@ -21,9 +21,9 @@ from mew.pipeline.publishing import ACTIVITY, Activity, CannotPublish, Published
 from mew.protocol.timestamps import SECOND
 from tests.client.gateway_process import gateway_process
 from tests.pipeline.jobs.lakes import dicts, one_by_one, run_all
-from tests.pipeline.jobs.planting import write_journal
 from tests.pipeline.jobs.watched import FAST, WITHOUT_SPARK, Watching
 from tools.journal_generator import generate
+from tools.journal_generator.forged_files import write_forged_journal
 
 FIGURES = 6
 GOAL_SECONDS = 1.0
@@ -151,7 +151,7 @@ def test_figures_are_those_of_one_batch_and_alarms_come_with_them(tmp_path: Path
     records = list(Journal(tmp_path / "sound", "harbour").records())
     index = next(index for index, each in enumerate(records) if each.event == "rejected")
     records[index] = msgspec.structs.replace(records[index], reason=None)
-    journal = write_journal(tmp_path / "journal", "harbour", records)
+    journal = write_forged_journal(tmp_path / "journal", "harbour", records)
     (made,) = _made(journal, tmp_path / "lake")
     found = figures(made, "harbour", "nobody")
     final = [row for row in dicts(tmp_path / "lake", "stream_activity") if not row["open"]]

@@ -12,6 +12,7 @@ from pathlib import Path
 from mew.errors import MewError
 from mew.journal.layout import JournalFolder
 from tools.journal_generator import Plan, generate
+from tools.journal_generator.faults import FAULTS, PATHS, PlantedFault
 from tools.journal_generator.ground_truth import Truth
 
 FAILED = 1
@@ -40,6 +41,15 @@ def read_arguments(arguments: Sequence[str] | None) -> Namespace:
     parser.add_argument("--truth", type=Path, help="another file for the ground truth")
     parser.add_argument(
         "--no-seal", dest="seal", action="store_false", help="leave all records in the WAL; write no segments"
+    )
+    parser.add_argument(
+        "--fault",
+        dest="faults",
+        action="append",
+        default=[],
+        metavar="NAME[:PATH]",
+        help=f"plant a fault at the end of a space, one per space; PATH is one of {', '.join(PATHS)}; "
+        f"NAME is one of {', '.join(FAULTS)}",
     )
     return parser.parse_args(arguments)
 
@@ -71,7 +81,7 @@ def summary(root: Path, truth: Truth, seconds: float) -> str:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Generate the journal; return 1 if that fails."""
     options = vars(read_arguments(arguments))
-    root, records = options.pop("root"), options["records"]
+    root, records, faults = options.pop("root"), options["records"], options.pop("faults")
     reported = 0
 
     def progress(done: int) -> None:
@@ -83,7 +93,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
     started = time.monotonic()
     try:
-        truth = generate(root, progress=progress, **options)
+        planted = tuple(PlantedFault.parse(text) for text in faults)
+        truth = generate(root, progress=progress, faults=planted, **options)
     except (MewError, OSError) as error:
         print(f"journal_generator: {error}", file=sys.stderr)
         return FAILED

@@ -5,7 +5,7 @@ Spaces are independent, so it makes no difference to the bytes whether they are 
 
 import multiprocessing
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import FIRST_EXCEPTION, Future, ProcessPoolExecutor, wait
 from ctypes import c_int64
 from functools import partial
@@ -19,10 +19,12 @@ from mew.journal.layout import HOUR, JournalFolder, first_position
 from mew.journal.sealing import seal_log
 from mew.journal.wal import LogWriter, save_checkpoint
 from mew.protocol.records import CHECKPOINT, Record
+from tools.journal_generator.faults import PlantedFault, plant
+from tools.journal_generator.forged_files import ForgedFiles
 from tools.journal_generator.ground_truth import SpaceTruth
 from tools.journal_generator.participants import space_name
 from tools.journal_generator.payloads import pool_size
-from tools.journal_generator.plan import Plan
+from tools.journal_generator.plan import MIN_SPACE_RECORDS, START, Plan
 from tools.journal_generator.simulation import Simulation
 from tools.journal_generator.timeline import Timeline
 
@@ -125,7 +127,13 @@ def _offset_progress(plan: Plan, index: int, progress: Progress) -> Progress:
 
 def write_space(root: Path, plan: Plan, index: int, progress: Progress) -> SpaceTruth:
     """Simulate one space, write its journal and return its ground truth."""
-    files = JournalFiles(JournalFolder(root, space_name(index)), segment_bytes=plan.segment_bytes, sealed=plan.seal)
+    fault = plan.faults[index] if index < len(plan.faults) else None
+    folder = JournalFolder(root, space_name(index))
+    files = (
+        JournalFiles(folder, segment_bytes=plan.segment_bytes, sealed=plan.seal)
+        if fault is None
+        else ForgedFiles(root, folder.space)
+    )
     records = plan.share(index)
     simulation = Simulation(index, plan.seed, plan.start, files, pool_size(records))
     timeline = Timeline(simulation, records)
@@ -135,9 +143,22 @@ def write_space(root: Path, plan: Plan, index: int, progress: Progress) -> Space
         if simulation.written - reported >= PROGRESS_RECORDS:
             reported = simulation.written
             progress(reported)
+    if fault is not None:
+        plant(simulation, fault)
     truth = simulation.finish()
     progress(simulation.written)
     return truth
+
+
+def write_faults(root: Path, faults: Sequence[PlantedFault], seed: int = 0) -> dict[str, PlantedFault]:
+    """Write one small space for each fault: the scene of the fault, and nothing else. Return the fault of each."""
+    spaces = {}
+    for index, fault in enumerate(faults):
+        simulation = Simulation(index, seed, START, ForgedFiles(root, space_name(index)), pool_size(MIN_SPACE_RECORDS))
+        plant(simulation, fault)
+        simulation.finish()
+        spaces[simulation.name] = fault
+    return spaces
 
 
 def write_spaces_in_parallel(root: Path, plan: Plan, progress: Progress) -> list[SpaceTruth]:

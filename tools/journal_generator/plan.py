@@ -8,6 +8,7 @@ import msgspec
 from mew.errors import MewError
 from mew.journal import JournalSettings
 from mew.journal.layout import JournalFolder
+from tools.journal_generator.faults import PlantedFault
 from tools.journal_generator.participants import space_name
 
 MIN_SPACE_RECORDS: Final = 1_000
@@ -30,6 +31,7 @@ class PlanFields(TypedDict, total=False):
     seal: bool
     segment_bytes: int
     truth: Path | None
+    faults: tuple[PlantedFault, ...]
 
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
@@ -47,6 +49,8 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     """A WAL file that reaches this size is closed, and sealed if `seal` is set."""
     truth: Path | None = None
     """File for the ground truth; None: `truth.json` beside the root."""
+    faults: tuple[PlantedFault, ...] = ()
+    """Faults that are planted at the end of the spaces, one in each space, beginning with the first."""
 
     def share(self, index: int) -> int:
         """Return the number of records of the space with this index."""
@@ -60,6 +64,10 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
             raise InvalidPlan(
                 f"a space has at least {MIN_SPACE_RECORDS:,} records: {self.records:,} are too few for {self.spaces}"
             )
+        if len(self.faults) > self.spaces:
+            raise InvalidPlan(f"a space has at most one fault: {len(self.faults)} are too many for {self.spaces}")
+        for fault in self.faults:
+            fault.check()
         for index in range(self.spaces):
             folder = JournalFolder(root, space_name(index))
             if folder.log.exists() or folder.sealed.exists():

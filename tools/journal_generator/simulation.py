@@ -3,7 +3,8 @@
 It does the work of the gateway's hub, without sockets and with a simulated clock.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from random import Random
 from typing import Any, Final, Protocol
 
@@ -93,6 +94,7 @@ class Simulation:
         self._connections = 0
         self._tail: list[JournalEntry] = []
         """Entries since the last checkpoint, which a recovery reads."""
+        self._alter: Callable[[Record], list[Record]] | None = None
         self._space = SpaceCore(self._settings, self._tokens)
         self._start()
         self.truth.first_time = self._tail[0].time
@@ -181,7 +183,8 @@ class Simulation:
         """Run a command in the core, write its records and return them."""
         records = [effect for effect in self._space.handle(command, self.now) if isinstance(effect, Record)]
         for record in records:
-            self._write(record)
+            for written in [record] if self._alter is None else self._alter(record):
+                self._write(written)
         self.written += len(records)
         self.control += len(records)
         self.observer.observe(records, self.state)
@@ -205,6 +208,10 @@ class Simulation:
         """Receive a message over HTTP, and return its record."""
         return self.find(self.run(Post(sender, message)), sender, "envelope")
 
+    def post_rejected(self, sender: str, message: bytes) -> Record:
+        """Receive a message over HTTP that is rejected, and return its record."""
+        return self.find(self.run(Post(sender, message)), sender, "rejected")
+
     def find(
         self, records: list[Record], participant: str, event: str, *, kind: str | None = None, reason: str | None = None
     ) -> Record:
@@ -227,6 +234,25 @@ class Simulation:
         self.written += count
         stream.number += count
         self.truth.events["frame"] = self.truth.events.get("frame", 0) + count
+
+    # Faults
+
+    def forge(self, event: str, participant: str, **columns: Any) -> Record:
+        """Write a record that the core did not make, and apply it to the state."""
+        self._step()
+        record = Record(self.state.position + 1, self._space.time_at(self.now), event, participant, **columns)
+        self._space.apply(record)
+        self._write(record)
+        self.written += 1
+        self.control += 1
+        return record
+
+    @contextmanager
+    def altered(self, alter: Callable[[Record], list[Record]]) -> Iterator[None]:
+        """Write other records than the core makes, as long as the block lasts. The state remains the core's."""
+        self._alter = alter
+        yield
+        self._alter = None
 
     # Envelopes, connections and payloads
 

@@ -15,8 +15,8 @@ from mew.protocol.fold import fold
 from mew.protocol.records import Record
 from mew.protocol.state import SpaceState
 from tests.pipeline.jobs.lakes import dicts, positions, run_all
-from tests.pipeline.jobs.planting import write_journal
 from tools.journal_generator import generate
+from tools.journal_generator.forged_files import write_forged_journal
 
 SPACE = "harbour"
 CHECKS = {
@@ -50,7 +50,7 @@ def violated(
     """By check what is wrong with a journal that was changed; every record of it is in the tables."""
     changed = list(records)
     change(changed)
-    journal = write_journal(folder / "journal", SPACE, changed)
+    journal = write_forged_journal(folder / "journal", SPACE, changed)
     run_all(journal, folder / "lake", most)
     rows = dicts(folder / "lake", "audit")
     assert {row["check"] for row in rows} == CHECKS

@@ -13,8 +13,8 @@ from mew.pipeline.jobs.running import run_batch
 from mew.pipeline.lake import Lake
 from mew.protocol.records import Record
 from tests.pipeline.jobs.lakes import contents, dicts, one_by_one, positions, run_all
-from tests.pipeline.jobs.planting import write_journal
 from tools.journal_generator import generate
+from tools.journal_generator.forged_files import write_forged_journal
 
 SPACE = "harbour"
 MINUTE = 60 * 10**6
@@ -33,7 +33,7 @@ def records(tmp_path_factory: pytest.TempPathFactory) -> Records:
 def whole(records: Records, tmp_path_factory: pytest.TempPathFactory) -> dict[str, pa.Table]:
     """What is in the tables if nothing is lost."""
     folder = tmp_path_factory.mktemp("whole")
-    run_all(write_journal(folder / "journal", SPACE, records), folder / "lake")
+    run_all(write_forged_journal(folder / "journal", SPACE, records), folder / "lake")
     return contents(folder / "lake")
 
 
@@ -52,7 +52,7 @@ def test_a_new_lake_on_a_cut_journal_raises_no_alarm(
 ) -> None:
     kept = records[checkpoints(records)[-2] - before :]
     assert sum(each.event == "frame" for each in kept[:before]) >= before / 10
-    journal = write_journal(tmp_path / "journal", SPACE, kept)
+    journal = write_forged_journal(tmp_path / "journal", SPACE, kept)
     run_all(journal, tmp_path / "lake", most)
     assert alarms(tmp_path / "lake") == {}
     assert len(dicts(tmp_path / "lake", "audit")) > 0
@@ -65,7 +65,7 @@ def test_a_stranger_is_found_behind_the_checkpoint_that_a_cut_journal_is_begun_w
     kept = records[floor - 500 :]
     index = next(index for index, each in enumerate(kept) if index > 500 and each.event == "frame")
     kept[index] = msgspec.structs.replace(kept[index], participant="mallory")
-    journal = write_journal(tmp_path / "journal", SPACE, kept)
+    journal = write_forged_journal(tmp_path / "journal", SPACE, kept)
     run_all(journal, tmp_path / "lake")
     found = alarms(tmp_path / "lake")
     assert list(found) == ["authorised writers"]
@@ -77,9 +77,9 @@ def test_a_checkpoint_that_stands_for_lost_records_is_excused(
     records: Records, tmp_path: Path, most: int | None
 ) -> None:
     behind = checkpoints(records)[-2]
-    journal = write_journal(tmp_path / "journal", SPACE, records[: behind - 4_000])
+    journal = write_forged_journal(tmp_path / "journal", SPACE, records[: behind - 4_000])
     run_all(journal, tmp_path / "lake", most)
-    write_journal(journal, SPACE, records[behind:])
+    write_forged_journal(journal, SPACE, records[behind:])
     run_all(journal, tmp_path / "lake", most)
     assert alarms(tmp_path / "lake") == {}
     found = positions(tmp_path / "lake", "frames")
@@ -92,9 +92,11 @@ def test_a_checkpoint_that_is_wrong_is_found_where_nothing_is_lost(records: Reco
     said = json.loads(records[behind].payload)
     said["kicked"].append("mallory")
     payload = json.dumps(said, separators=(",", ":")).encode()
-    journal = write_journal(tmp_path / "journal", SPACE, records[:behind])
+    journal = write_forged_journal(tmp_path / "journal", SPACE, records[:behind])
     run_all(journal, tmp_path / "lake")
-    write_journal(journal, SPACE, [msgspec.structs.replace(records[behind], payload=payload), *records[behind + 1 :]])
+    write_forged_journal(
+        journal, SPACE, [msgspec.structs.replace(records[behind], payload=payload), *records[behind + 1 :]]
+    )
     run_all(journal, tmp_path / "lake")
     assert next(each["position"] for each in alarms(tmp_path / "lake")["checkpoints"]) == records[behind].position
 
@@ -108,8 +110,8 @@ def test_a_window_that_goes_across_the_floor_of_a_cut_journal_is_counted_whole(
     minute = records[floor].time // MINUTE
     last = max(index for index, each in enumerate(records) if each.time // MINUTE == minute)
     end = last if more is None else floor + more
-    run_all(write_journal(tmp_path / "first" / "journal", SPACE, records[: end + 1]), tmp_path / "lake")
-    cut = write_journal(tmp_path / "cut" / "journal", SPACE, records[floor - 10 :])
+    run_all(write_forged_journal(tmp_path / "first" / "journal", SPACE, records[: end + 1]), tmp_path / "lake")
+    cut = write_forged_journal(tmp_path / "cut" / "journal", SPACE, records[floor - 10 :])
     progress = run_batch(cut, Lake(tmp_path / "lake"), one_by_one, refresh=True)
     assert progress is not None
     assert progress.positions == {SPACE: records[-1].position}

@@ -13,7 +13,7 @@ from mew.protocol import Checkpoint
 from mew.protocol.records import Record
 from mew.testing import Client, MemorySpace
 from tests.pipeline.jobs.lakes import contents, dicts, run_all
-from tests.pipeline.jobs.planting import write_journal
+from tools.journal_generator.forged_files import write_forged_journal
 
 CONFIGURATION: dict[str, Any] = {"participants": {"alice": [{"kind": "*"}], "bob": [{"kind": "*"}]}}
 NAMES = (
@@ -41,7 +41,7 @@ def data(client: Client, stream_id: str, sequence: int, content: Any, **more: An
 def account(folder: Path, records: list[Record], most: int | None = None) -> Path:
     """Run; every record is in the tables, and what is not right is in quarantine with its bytes."""
     lake = folder / f"lake {most}"
-    write_journal(folder / f"journal {most}", "lab", records, most=400)
+    write_forged_journal(folder / f"journal {most}", "lab", records, most=400)
     run_all(folder / f"journal {most}", lake, most)
     sent = {each.position: each for each in records if is_data_record(each)}
     frames = dicts(lake, "frames")

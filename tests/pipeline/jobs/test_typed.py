@@ -23,8 +23,8 @@ from mew.pipeline.lookup.typed import format_names, format_view, format_views
 from mew.pipeline.schemas import TABLES, Table
 from mew.testing import MemorySpace
 from tests.pipeline.jobs.lakes import contents, one_by_one, run_all
-from tests.pipeline.jobs.planting import write_journal
 from tests.pipeline.jobs.test_nasty import CONFIGURATION, announce, data, formatted
+from tools.journal_generator.forged_files import write_forged_journal
 
 SLUGS = ("movement_2d", "binary_vector3", "console_line", "reading", "telemetry_json", "application_json")
 HOT = 300
@@ -198,7 +198,7 @@ def test_there_are_never_more_than_sixty_four(tmp_path: Path) -> None:
         announce(alice, f"many-{stream}", *formats)
         for number in range(30):
             data(alice, f"many-{stream}", number, {f"p{stream}_{number}": number}, format_id=f"f{number}")
-    write_journal(tmp_path / "journal", "lab", lab.records)
+    write_forged_journal(tmp_path / "journal", "lab", lab.records)
     run_all(tmp_path / "journal", tmp_path / "lake", typed=[f"f{number}" for number in range(30)])
     run_all(tmp_path / "journal", tmp_path / "views")
     assert len(tables(tmp_path / "lake")) == typed.MOST_TABLES == 64

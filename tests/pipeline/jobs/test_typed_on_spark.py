@@ -13,9 +13,9 @@ from mew.pipeline.lake import Lake
 from mew.pipeline.lookup.output import plain
 from mew.testing import MemorySpace
 from tests.pipeline.jobs.lakes import one_by_one, run_all
-from tests.pipeline.jobs.planting import write_journal
 from tests.pipeline.jobs.test_nasty import CONFIGURATION, NAMES, announce, data, formatted
 from tests.pipeline.jobs.test_typed import answers, ask, tables
+from tools.journal_generator.forged_files import write_forged_journal
 
 
 def test_spark_and_arrow_find_the_same_with_and_without_a_table(
@@ -78,7 +78,7 @@ def nasty_records() -> list[Any]:
 
 
 def test_whatever_is_in_the_frames_a_table_and_a_view_say_the_same(tmp_path: Path, spark: SparkSession) -> None:
-    write_journal(tmp_path / "journal", "lab", nasty_records(), most=40)
+    write_forged_journal(tmp_path / "journal", "lab", nasty_records(), most=40)
     wanted = ("price", "names", "words", "sly", "large", "application_json")
     lakes = {}
     for way, most, named in (("views", None, ()), ("tables", None, wanted), ("sliced", 7, wanted)):
