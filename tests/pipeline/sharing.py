@@ -25,6 +25,8 @@ ON_SPARK: Final = (
 LONG: Final = (
     *ON_SPARK,
     "test_latency.py",
+    "checks/test_planted_faults.py",
+    "checks/test_sound_journals.py",
     "jobs/test_refresh.py",
     "lake/test_killed.py",
     "jobs/test_typed.py",

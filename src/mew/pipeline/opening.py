@@ -7,6 +7,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
+from mew.pipeline.checks import CheckResult, run_checks
 from mew.pipeline.lake.lake import Lake
 from mew.pipeline.lake.progress import NAME as PROGRESS
 from mew.pipeline.lake.values import LakeMissing, Progress, UnknownTable
@@ -107,6 +108,10 @@ class OpenLake:
     def sql(self, statement: str) -> QueryResult:
         """Ask in DuckDB's SQL, without Spark: rows as they come, `columns` and `types` beside them."""
         return query(self._lake, statement, journal=self._journal, views=format_view)
+
+    def checks(self, space: str | None = None) -> list[CheckResult]:
+        """Run all checks of the tables, without Spark; with `space`, only violations of that space count."""
+        return list(run_checks(self._lake, space=space))
 
     def __enter__(self) -> Self:
         return self

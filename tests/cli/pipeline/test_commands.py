@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -14,6 +15,8 @@ from mew.journal.layout import JournalFolder
 from tests.cli import running_space as verbs
 from tests.pipeline.jobs.lakes import contents, run_all
 from tools.journal_generator import Truth, generate
+from tools.journal_generator.faults import PlantedFault
+from tools.journal_generator.output import write_faults
 
 SECONDS = 120
 pytestmark = pytest.mark.timeout(2 * SECONDS)
@@ -131,7 +134,43 @@ def test_where_there_are_several_spaces_one_is_to_be_named(made: tuple[Path, Tru
 def test_a_clean_journal_passes_the_audit(made: tuple[Path, Truth]) -> None:
     code, output, errors = mew("audit", "--lake", "lake", "--json", cwd=made[0])
     assert (code, errors) == (0, "")
-    assert {json.loads(line)["violations"] for line in output.splitlines()} == {0}
+    results = [json.loads(line) for line in output.splitlines()]
+    assert {result["violations"] for result in results} == {0}
+    assert all(result["sentence"].endswith(".") for result in results)
+    code, output, errors = mew("audit", "--lake", "lake", cwd=made[0])
+    assert (code, errors) == (0, "")
+    assert output.splitlines()[-1] == f"all {len(results)} checks hold"
+
+
+def test_a_fault_fails_the_audit_which_prints_it(tmp_path: Path) -> None:
+    write_faults(tmp_path / "journal", [PlantedFault("taken-stream")])
+    run_all(tmp_path / "journal", tmp_path / "lake")
+    code, output, errors = mew("audit", "--lake", "lake", cwd=tmp_path)
+    assert (code, errors) == (1, "")
+    assert "owners                1 wrong  " in output
+    assert "ada became the owner, but host was present, and no accepted request asked for it" in output
+    assert output.splitlines()[-1].endswith("checks failed")
+    code, output, _ = mew("audit", "--lake", "lake", "--json", cwd=tmp_path)
+    (failed,) = [result for result in map(json.loads, output.splitlines()) if result["violations"]]
+    assert code == 1
+    assert failed["name"] == "owners"
+    assert failed["sample"][0]["space"] == "harbour"
+
+
+def test_a_damaged_segment_fails_the_audit_which_says_where_the_space_is_held_up(tmp_path: Path) -> None:
+    generate(tmp_path / "journal", records=8_000, spaces=2, seed=2, segment_bytes=60_000)
+    segment = JournalFolder(tmp_path / "journal", "harbour").segments()[2]
+    segment.frames.write_bytes(segment.frames.read_bytes()[:-100] + bytes(100))
+    run_all(tmp_path / "journal", tmp_path / "lake")
+    code, output, errors = mew("audit", "--lake", "lake", cwd=tmp_path)
+    assert (code, errors) == (1, "")
+    assert re.search(rf"^harbour is held up at {segment.first - 1}, 2026-03-02T\S+Z: ", output, re.MULTILINE)
+    assert segment.frames.name in output
+    assert "orchard is held up" not in output
+    code, output, _ = mew("audit", "--lake", "lake", "--json", cwd=tmp_path)
+    assert code == 1
+    held_up = [line["held_up"] for line in map(json.loads, output.splitlines()) if "held_up" in line]
+    assert [(each["space"], each["position"]) for each in held_up] == [("harbour", segment.first - 1)]
 
 
 def test_tables_are_listed_with_what_a_row_is(made: tuple[Path, Truth]) -> None:

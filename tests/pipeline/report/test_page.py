@@ -59,7 +59,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[list[ReportData], Pr
     generate(folder / "journal", records=10_000, spaces=2, seed=5)
     run_all(folder / "journal", folder / "lake")
     lake = open_lake(folder / "lake")
-    return [gather(lake, scope) for scope in scopes(lake)], lake.progress
+    return [gather(lake, scope, lake.checks(scope.space)) for scope in scopes(lake)], lake.progress
 
 
 def spoilt(value: Any) -> Any:
@@ -175,10 +175,11 @@ def test_where_there_is_nothing_that_is_said_in_words(made: tuple[list[ReportDat
 
 
 def test_a_record_that_is_wrong_is_said_to_be_so(made: tuple[list[ReportData], Progress]) -> None:
-    figures = msgspec.structs.replace(made[0][0], audit=[("owners", 12, 2, 99, '["stream-1"]')])
+    figures = msgspec.structs.replace(made[0][0], audit=[("owners", "Each owner was present.", 2, "position 9: x")])
     words = " ".join(Seen(page([figures], made[1])).words)
     assert "2 wrong" in words
-    assert '["stream-1"]' in words
+    assert "Each owner was present." in words
+    assert "position 9: x" in words
     assert "passed" not in words
 
 

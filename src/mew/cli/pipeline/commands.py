@@ -336,28 +336,24 @@ def _only_space(lake: Any) -> str:
 
 @app.command(name="audit", help_epilogue=_examples("audit", "audit --json"))
 def audit_command(*, place: LakeLocation = _here, json: _Flag = False) -> int:
-    """Show the results of the consistency checks. Exit code 1 if a check failed.
+    """Check that the recorded events were allowed, and that the tables agree. Exit code 1 if a check failed.
 
     Parameters
     ----------
     json
-        Print lines of JSON instead of a table.
+        Print one JSON object per check instead of text.
     """
+    from mew.cli.pipeline.query import audit_json, audit_lines, held_up_spaces
+    from mew.pipeline.checks import run_checks
     from mew.pipeline.lake.lake import Lake
-    from mew.pipeline.lookup import query as ask
-    from mew.pipeline.lookup import write
 
-    _, lake = _places(place)
-    checks = (
-        'select space, "check", sum(checked)::bigint as checked, sum(violations)::bigint as violations, '
-        "max(to_position) as to_position, max(sample) filter (violations > 0) as sample from audit "
-        'group by space, "check" order by space, "check"'
-    )
-    with ask(Lake(lake), checks) as answer:
-        write(answer, sys.stdout, form="json" if json else "table")
-    with ask(Lake(lake), "select coalesce(sum(violations), 0)::bigint from audit") as answer:
-        wrong = next(iter(answer))[0]
-    return FAILED if wrong else 0
+    journal, folder = _places(place)
+    lake = Lake(folder)
+    results = list(run_checks(lake))
+    held_up = list(held_up_spaces(lake, journal))
+    for line in (audit_json if json else audit_lines)(results, held_up):
+        print(line)
+    return FAILED if held_up or not all(result.holds for result in results) else 0
 
 
 @app.command(name="tables", help_epilogue=_examples("tables", "tables --json"))

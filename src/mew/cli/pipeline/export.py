@@ -92,7 +92,7 @@ def report(
     journal, folder = _places(place)
     lake = open_lake(folder, journal=journal)
     report_scopes = scopes(lake, space=space, since=parse_time("--since", since), until=parse_time("--until", until))
-    text = page([gather(lake, scope) for scope in report_scopes], lake.progress)
+    text = page([gather(lake, scope, lake.checks(scope.space)) for scope in report_scopes], lake.progress)
     replace_file(output, text.encode())
     print(f"{output}: {len(text.encode()) / 1000:,.0f} kB about {', '.join(scope.space for scope in report_scopes)}")
     return 0

@@ -1,11 +1,11 @@
-"""`mew pipeline query`, `state` and `tables`: queries the tables and prints the rows."""
+"""`mew pipeline query`, `state`, `tables` and `audit`: queries the tables and prints the rows."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 import msgspec
 from cyclopts import Parameter
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
+    from mew.pipeline.checks import CheckResult
     from mew.pipeline.jobs.lagging import Lag
     from mew.pipeline.jobs.watching import Told
     from mew.pipeline.lake.lake import Lake
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
     from mew.pipeline.lookup.output import ResultColumns
 
 
+PRINTED_VIOLATIONS: Final = 3
+"""Violations of each check that are printed for people; JSON has more."""
 EngineName: TypeAlias = Literal["duckdb", "spark"]
 OpenSession: TypeAlias = Callable[[], Any]
 
@@ -157,3 +160,72 @@ def _table(name: str, rows: int, row: str, columns: dict[str, str], *, json: boo
 
 def _clock(micros: int) -> str:
     return f"{datetime.fromtimestamp(micros / SECOND, UTC):%Y-%m-%d %H:%M:%S}Z"
+
+
+class HeldUpSpace(msgspec.Struct, frozen=True):
+    """A space of which the tables lack records that they should have."""
+
+    space: str
+    position: int
+    """The last record in the tables; -1 if they have none."""
+    since: datetime | None
+    """The time of that record."""
+    problem: str
+
+
+def held_up_spaces(lake: "Lake", journal: Path) -> Iterator[HeldUpSpace]:
+    """Spaces that cannot be continued, for example because of a damaged segment."""
+    from mew.pipeline.jobs.planning import JournalGap, what_is_new
+
+    if not journal.is_dir():
+        return
+    progress = lake.progress()
+    try:
+        problems: dict[str, Exception] = what_is_new(journal, progress).problems
+    except JournalGap as gap:
+        problems = {gap.space: gap}
+    for space, problem in sorted(problems.items()):
+        position = -1 if progress is None else progress.positions.get(space, -1)
+        time = None if progress is None else progress.times.get(space)
+        since = None if time is None else datetime.fromtimestamp(time / SECOND, UTC)
+        yield HeldUpSpace(space, position, since, str(problem))
+
+
+def audit_json(results: list["CheckResult"], held_up: list[HeldUpSpace]) -> Iterator[str]:
+    """One JSON object for each check, and for each space that is held up."""
+    for result in results:
+        yield msgspec.json.encode(result).decode()
+    for space in held_up:
+        yield msgspec.json.encode({"held_up": space}).decode()
+
+
+def audit_lines(results: list["CheckResult"], held_up: list[HeldUpSpace]) -> Iterator[str]:
+    """The checks with their verdict and first violations, the spaces that are held up, and a summary, for people."""
+    width = max((len(result.name) for result in results), default=0)
+    for result in results:
+        verdict = "holds" if result.holds else f"{result.violations:,} wrong"
+        yield f"{result.name:<{width}}  {verdict:<9}  {result.sentence}"
+        for violation in result.sample[:PRINTED_VIOLATIONS]:
+            at = f"{violation.space} at {violation.position}, {_moment_text(violation.time)}"
+            yield f"{'':<{width}}    {at}: {_printable(violation.what)}: {_printable(violation.message)}"
+        if result.violations > PRINTED_VIOLATIONS:
+            yield f"{'':<{width}}    … and {result.violations - PRINTED_VIOLATIONS:,} more"
+    for space in held_up:
+        where = (
+            "before its first record" if space.since is None else f"at {space.position}, {_moment_text(space.since)}"
+        )
+        yield f"{space.space} is held up {where}: {space.problem}"
+    failed = sum(not result.holds for result in results)
+    if not failed and not held_up:
+        yield f"all {len(results)} checks hold"
+    elif failed:
+        yield f"{failed} of {len(results)} checks failed"
+
+
+def _printable(text: str) -> str:
+    """Participants chose parts of the text: no character of it may control the terminal."""
+    return "".join(letter if letter.isprintable() else letter.encode("unicode_escape").decode() for letter in text)
+
+
+def _moment_text(time: datetime) -> str:
+    return time.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")

@@ -99,6 +99,20 @@ def stream(
         yield relation.to_arrow_reader(_STREAMED)
 
 
+@contextmanager
+def all_tables(lake: Lake) -> Iterator[duckdb.DuckDBPyConnection]:
+    """A connection with a view of each declared table, at one snapshot, for programs with several questions."""
+    from mew.pipeline.schemas import TABLES  # noqa: PLC0415 - pyarrow, where it is needed
+
+    with _connect(lake) as connection:
+        reader = lake.reader()
+        if reader.progress is None:
+            raise LakeMissing(f"{lake.path}: nothing is finished yet; `mew pipeline run` begins")
+        for name in TABLES:
+            connection.execute(f"create view {quoted(name)} as {table_view(reader, name)}")
+        yield connection
+
+
 def _connect(lake: Lake) -> duckdb.DuckDBPyConnection:
     if not lake.path.is_dir():
         raise LakeMissing(f"{lake.path}: there is no lake here")

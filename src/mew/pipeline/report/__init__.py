@@ -1,6 +1,7 @@
 """The report: what happened in a space as one page that opens anywhere, with plots, and without a network.
 
-Reads tables and writes one file. Never reads `frames`: what flowed is taken from `stream_activity`.
+Reads tables and writes one file. Its figures never read `frames`: what flowed is taken from `stream_activity`. The
+results of the checks are given.
 """
 
 from mew.pipeline.report.gathering import gather

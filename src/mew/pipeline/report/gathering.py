@@ -3,12 +3,13 @@
 Knows nothing of how they will look.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
 import msgspec
 
+from mew.pipeline.checks import CheckResult
 from mew.pipeline.opening import OpenLake
 from mew.pipeline.report.scope import SECOND, Scope, text
 
@@ -97,8 +98,8 @@ class _Asker:
         return Series(step, times, lines)
 
 
-def gather(lake: OpenLake, scope: Scope) -> ReportData:
-    """All figures of a space."""
+def gather(lake: OpenLake, scope: Scope, checks: Sequence[CheckResult] = ()) -> ReportData:
+    """All figures of a space, and what the checks of its tables found."""
     ask = _Asker(lake, scope)
     streams = _streams(ask)
     return ReportData(
@@ -120,7 +121,7 @@ def gather(lake: OpenLake, scope: Scope) -> ReportData:
         dots=_dots(ask),
         quarantine=_quarantine(ask),
         samples=_samples(ask),
-        audit=_audit(ask),
+        audit=[_checked(result) for result in checks],
     )
 
 
@@ -357,10 +358,8 @@ def _samples(ask: _Asker) -> list[Row]:
     )
 
 
-def _audit(ask: _Asker) -> list[Row]:
-    """Of the whole journal, whatever the time: a check has no time."""
-    return ask.rows(
-        'select "check", sum(checked)::bigint, sum(violations)::bigint, max(to_position), '
-        f"max(sample) filter (violations > 0) from audit where space = {text(ask.scope.space)} "
-        'group by "check" order by "check"'
-    )
+def _checked(result: CheckResult) -> Row:
+    """Name, sentence, number of violations, and the first of them."""
+    first = result.sample[0] if result.sample else None
+    example = None if first is None else f"position {first.position}: {first.what}: {first.message}"
+    return result.name, result.sentence, result.violations, example

@@ -71,7 +71,7 @@ def brief(figures: ReportData) -> Html:
     ]
     if figures.audit:
         verdict = ("passed", "good") if not wrong else (f"{wrong:,} wrong", "bad")
-        cards.append((verdict[0], f"audit: {len(figures.audit)} checks of the record itself", verdict[1]))
+        cards.append((verdict[0], f"audit: {len(figures.audit)} checks of the record", verdict[1]))
     items = join_html(
         Html(f'<li><b class="{state}">{text(value)}</b><span>{text_whole(words)}</span></li>')
         for value, words, state in cards
@@ -337,18 +337,17 @@ def audit(figures: ReportData) -> Html:
     if not figures.audit:
         return empty_note("Nothing has been checked yet.")
     rows = [
-        (check, _verdict(violations), Html(f"<code>{text(sample)}</code>") if sample else "", checked, violations, to)
-        for check, checked, violations, to, sample in figures.audit
+        (sentence, _verdict(violations), violations, example or "")
+        for _, sentence, violations, example in figures.audit
     ]
-    head = ["check", "verdict", "for example", "looked at", "wrong", "up to position"]
+    head = ["what is checked", "verdict", "wrong", "for example"]
     return join_html(
         [
             paragraph(
-                "The record is checked against itself: that no entry is missing or twice, that only those wrote "
-                "who were allowed to, that every welcome was correct. The checks are of the whole record, "
-                "whatever time this report is about."
+                "Each check proves its sentence from the record: who was present, who owned what, who had granted "
+                "what to whom. The checks are of the whole record, whatever time this report is about."
             ),
-            table("Checks", head, rows, left=3),
+            table("Checks", head, rows, left=4),
         ]
     )
 

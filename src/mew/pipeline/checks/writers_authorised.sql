@@ -1,0 +1,18 @@
+-- The writer of each frame owned the stream or had a grant of an owner, and that owner can be traced to the opening.
+select
+    f.space,
+    f.position,
+    f.time,
+    'frame ' || f.frame_number || ' of ' || f.stream_id as what,
+    f.writer || ' neither owned the stream nor had write access from an owner' as message
+from frames f
+where
+    not exists (
+        select 1 from write_access a
+        where
+            a.space = f.space and a.stream_id = f.stream_id and a.participant = f.writer
+            and f.position > a.from_position and f.position < a.to_position
+    )
+    and not exists (
+        select 1 from unproven u where u.space = f.space and f.position > u.from_position and f.position < u.to_position
+    )
