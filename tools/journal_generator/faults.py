@@ -351,7 +351,7 @@ def _strange_heir(scene: Scene) -> None:
 
 
 def _unrequested_stream(scene: Scene) -> None:
-    """Open a stream that nobody asked for."""
+    """Open a stream that was not requested."""
     simulation, stream_id = scene.simulation, f"stream-{scene.simulation.state.stream_count + 1}"
     reference = {"stream_id": stream_id, "namespace": f"{simulation.name}/{stream_id}"}
     entry = {
@@ -456,7 +456,7 @@ def _kicked_join(scene: Scene) -> None:
 
 
 def _unrequested_invitation(scene: Scene) -> None:
-    """Issue a token that nobody asked for."""
+    """Issue a token that was not requested."""
     scene.forge(GATEWAY, "space/invite-ack", {"status": "created", "participant_id": "mole"}, to=[scene.actor])
 
 
@@ -542,7 +542,7 @@ def _false_count(scene: Scene) -> None:
 
 def _false_checkpoint(scene: Scene) -> None:
     with scene.simulation.altered(
-        lambda record: _rewritten(record, "checkpoint", b'"kicked":[', b'"kicked":["nobody",')
+        lambda record: _rewritten(record, "checkpoint", b'"kicked":[', b'"kicked":["stranger",')
     ):
         scene.simulation.checkpoint()
 
