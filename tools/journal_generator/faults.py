@@ -438,7 +438,7 @@ def _unauthorised_pause(scene: Scene) -> None:
 
 
 def _kick_without_request(scene: Scene) -> None:
-    """Remove a participant as kicked, although nobody kicked it."""
+    """Remove a participant as kicked, without a kick."""
     actions.revoke_write(scene.simulation, scene.stream, scene.actor)
     with scene.simulation.altered(lambda record: _changed(record, "leave", reason="kicked")):
         if scene.path in {HTTP, RESTART}:
