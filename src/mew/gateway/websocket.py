@@ -394,8 +394,9 @@ class WebSocketConnection(WSListener):
         """Called after all frames of one read are handled; under load, pauses reading until the next flush."""
         self.heard = True
         hub = self._hub
-        if hub is not None and hub.fanout.reads_deferred and self._held is None:
-            hub.fanout.defer_reads(self)
+        deferral = None if hub is None else hub.fanout.deferral
+        if deferral is not None and self._held is None:
+            deferral.pause(self)
 
     def pause_reading(self) -> None:
         """Stop reading: received bytes stay in the kernel's buffer."""

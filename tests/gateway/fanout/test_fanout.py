@@ -458,9 +458,9 @@ def test_under_load_senders_wait_for_the_next_flush_and_are_read_once_more_befor
     stage, sender = Busy(loop), Sender()
     stage.put("early")
     turn(loop)
-    assert stage.fanout.reads_deferred
+    assert stage.fanout.deferral is not None
     assert stage.listeners["alice"].received == []
-    stage.fanout.defer_reads(sender)
+    stage.fanout.deferral.pause(sender)
     assert sender.calls == ["pause"]
     sender.on_resume = lambda: loop.call_soon(stage.put, "sent during the delay")
     turn_until(loop, lambda: sender.calls != ["pause"])
@@ -468,7 +468,7 @@ def test_under_load_senders_wait_for_the_next_flush_and_are_read_once_more_befor
     assert stage.listeners["alice"].received == [b"early", b"sent during the delay"]
     assert stage.listeners["alice"].writes == 51
     turn(loop)
-    assert not stage.fanout.reads_deferred
+    assert stage.fanout.deferral is None
 
 
 def test_without_load_no_message_waits(loop: asyncio.AbstractEventLoop) -> None:
@@ -485,7 +485,7 @@ def test_without_load_no_message_waits(loop: asyncio.AbstractEventLoop) -> None:
 def test_a_low_priority_message_does_not_defer_reads(loop: asyncio.AbstractEventLoop) -> None:
     stage = Busy(loop)
     stage.fanout.enqueue(EVERYONE, envelope_item(b"bob came"), low_priority=True)
-    assert not stage.fanout.reads_deferred
+    assert stage.fanout.deferral is None
     turn_until(loop, lambda: stage.listeners["alice"].received)
     assert stage.listeners["alice"].received == [b"bob came"]
 
@@ -543,7 +543,7 @@ def test_low_priority_messages_do_not_follow_the_previous_flush_immediately(
     stage.fanout.enqueue(EVERYONE, envelope_item(b"first"), low_priority=True)
     turn_until(loop, lambda: alice)
     assert alice == [b"first"]
-    assert not stage.fanout.reads_deferred
+    assert stage.fanout.deferral is None
     turn_until(loop, lambda: len(alice) > 1)
     assert stage.received() == {"alice": ["first", "behind it"], "bob": ["first", "behind it"]}
 
@@ -552,7 +552,7 @@ def test_low_priority_messages_are_sent_with_the_next_normal_message(loop: async
     stage = Busy(loop)
     stage.fanout.enqueue(EVERYONE, envelope_item(b"bob came"), low_priority=True)
     stage.put("urgent")
-    assert stage.fanout.reads_deferred
+    assert stage.fanout.deferral is not None
     turn_until(loop, lambda: stage.listeners["alice"].received)
     assert stage.listeners["alice"].received == [b"bob came", b"urgent"]
     assert stage.listeners["alice"].writes == 51

@@ -106,6 +106,16 @@ class Deferred(msgspec.Struct):
     handle: asyncio.Handle
     paused: list[PausableSocket] = []
 
+    def pause(self, socket: PausableSocket) -> None:
+        """Pause a socket that has sent until the flush; the kernel buffers what its peer sends."""
+        socket.pause_reading()
+        self.paused.append(socket)
+
+    def resume(self) -> None:
+        """Resume the paused sockets."""
+        for socket in self.paused:
+            socket.resume_reading()
+
 
 class Postponed(msgspec.Struct):
     """The load is high and all messages of the batch have low priority: the flush is delayed for longer."""
@@ -113,23 +123,26 @@ class Postponed(msgspec.Struct):
     handle: asyncio.Handle
 
 
+PlannedFlush: TypeAlias = Scheduled | Deferred | Postponed
+
+
 class Sending(msgspec.Struct):
     """A batch is being delivered in slices. New messages go into the next batch."""
 
     delivery: BatchDelivery
+    following: PlannedFlush | None = None
+    """The next flush, if it is planned already. It does not wait for the remaining slices: it delivers them first."""
+    next_flush: Urgency = Urgency.NONE
+    """How soon the next batch must follow, if its flush is not planned yet."""
     seconds: float = 0.0
     """Time spent on the slices so far."""
-    next_flush: Urgency = Urgency.NONE
-    """How soon the next batch must follow."""
-    next_flush_at: float | None = None
-    """When to flush next, if sockets were still sending frames while this batch was recorded."""
 
 
 class Blocked(msgspec.Struct, frozen=True):
     """The batch may not be sent before it is recorded. If that fails, `Fanout.resume` schedules the next attempt."""
 
 
-FlushState: TypeAlias = Idle | Scheduled | Deferred | Postponed | Sending | Blocked
+FlushState: TypeAlias = Idle | PlannedFlush | Sending | Blocked
 _IDLE: Final = Idle()
 _BLOCKED: Final = Blocked()
 
@@ -228,7 +241,7 @@ class Fanout:
         connections = self._small_audience(audience)
         if connections:
             self._serve_soon(connections)
-        if isinstance(state, Sending):
+        if isinstance(state, Sending) and state.following is None:
             urgency = Urgency.LOW if connections or low_priority else Urgency.NORMAL
             state.next_flush = max(state.next_flush, urgency)
         elif isinstance(state, Postponed) and not connections and not low_priority:
@@ -253,44 +266,47 @@ class Fanout:
     # When to send it
 
     def _schedule(self, *, low_priority: bool) -> None:
-        self._schedule_in(self._pacer.delay(self._clock(), low_priority=low_priority), low_priority=low_priority)
+        self._state = self._plan_flush(low_priority=low_priority)
 
-    def _schedule_in(self, delay: float, *, low_priority: bool) -> None:
+    def _plan_flush(self, *, low_priority: bool = False) -> PlannedFlush:
         loop = asyncio.get_running_loop()
+        delay = self._pacer.delay(self._clock(), low_priority=low_priority)
         if delay <= 0:
-            self._state = Scheduled(loop.call_soon(self._flush_now))
-        elif low_priority:
-            self._state = Postponed(loop.call_later(delay, self._end_delay))
+            return Scheduled(loop.call_soon(self._flush_now))
+        handle = loop.call_later(delay, self._end_delay)
+        return Postponed(handle) if low_priority else Deferred(handle)
+
+    def _replace_plan(self, planned: PlannedFlush) -> None:
+        if isinstance(self._state, Sending):
+            self._state.following = planned
         else:
-            self._state = Deferred(loop.call_later(delay, self._end_delay))
+            self._state = planned
 
     @property
-    def reads_deferred(self) -> bool:
-        """Whether sockets that send should pause until the next flush, because there is already enough to send."""
-        return self._state.__class__ is Deferred
-
-    def defer_reads(self, socket: PausableSocket) -> None:
-        """Pause a socket until the next flush, if `reads_deferred`; the kernel buffers what the peer sends."""
-        if isinstance(self._state, Deferred):
-            socket.pause_reading()
-            self._state.paused.append(socket)
+    def deferral(self) -> Deferred | None:
+        """The current delay of a flush, in which sockets that send should pause, because there is enough to send."""
+        state = self._state
+        if isinstance(state, Sending):
+            return state.following if isinstance(state.following, Deferred) else None
+        return state if isinstance(state, Deferred) else None
 
     def _end_delay(self) -> None:
         """Resume the paused sockets, read once what has arrived, then flush."""
-        loop, state = asyncio.get_running_loop(), self._state
-        self._state = Scheduled(loop.call_soon(self._flush_soon))
-        self._resume_reads(state)
-
-    def _resume_reads(self, state: FlushState) -> None:
-        if isinstance(state, Deferred):
-            for socket in state.paused:
-                socket.resume_reading()
+        deferral = self.deferral
+        self._replace_plan(Scheduled(asyncio.get_running_loop().call_soon(self._flush_soon)))
+        if deferral is not None:
+            deferral.resume()
 
     def _flush_soon(self) -> None:
-        self._state = Scheduled(asyncio.get_running_loop().call_soon(self._flush_now))
+        self._replace_plan(Scheduled(asyncio.get_running_loop().call_soon(self._flush_now)))
 
     def _flush_now(self) -> None:
-        sending = self._begin()
+        earlier = self._state
+        if isinstance(earlier, Sending):
+            earlier.following = None
+            self._finish_sending()
+        # After a batch that followed another so soon, the next one is planned when messages come.
+        sending = self._begin(plan_next=not isinstance(earlier, Sending))
         if sending is not None:
             self._send_slice(sending)
 
@@ -305,7 +321,8 @@ class Fanout:
         state = self._state
         if isinstance(state, Scheduled | Deferred | Postponed):
             state.handle.cancel()
-        self._resume_reads(state)
+        if isinstance(state, Deferred):
+            state.resume()
         self._begin()
         self._finish_sending()
 
@@ -314,8 +331,12 @@ class Fanout:
         while isinstance(state, Sending) and not self._slice(state):
             pass
 
-    def _begin(self) -> Sending | None:
-        """Start to send the batch; return None if there is nothing to send, or if it may not be sent yet."""
+    def _begin(self, *, plan_next: bool = True) -> Sending | None:
+        """Start to send the batch; return None if there is nothing to send, or if it may not be sent yet.
+
+        If sockets were still sending frames when the batch was recorded, the next flush is planned now. Its delay
+        counts from the previous flush, so it is often over. Then sockets that keep sending get two flushes per delay.
+        """
         self._state, items = _BLOCKED, len(self._batch.items)
         try:
             recorded = self._before_flush()
@@ -328,15 +349,13 @@ class Fanout:
         batch = self._batch
         if not batch.items:
             return None
-        # The time counts from the previous flush. So after a delay, sockets that keep sending are read twice.
-        next_flush_at = None
-        if len(batch.items) > items:
-            now = self._clock()
-            next_flush_at = now + self._pacer.delay(now)
         self._batch = Batch()
         if self.history is not None:
             self._log(self.history, batch)
-        self._state = sending = Sending(BatchDelivery(batch, self._readers), next_flush_at=next_flush_at)
+        sending = Sending(BatchDelivery(batch, self._readers))
+        if plan_next and len(batch.items) > items:
+            sending.following = self._plan_flush()
+        self._state = sending
         return sending
 
     def _slice(self, sending: Sending) -> bool:
@@ -344,15 +363,16 @@ class Fanout:
         started = self._clock()
         try:
             done = sending.delivery.slice(self._counts)
-        except BaseException:  # continue with the other readers
+        except BaseException:  # continue with the other readers, then flush what a planned flush has not sent
+            sending.next_flush = Urgency.NORMAL
             asyncio.get_running_loop().call_soon(self._send_slice, sending)
             raise
         now = self._clock()
         sending.seconds += now - started
         if done:
             self._pacer.flushed(now, sending.seconds, sending.delivery.messages)
-            if sending.next_flush_at is not None:
-                self._schedule_in(sending.next_flush_at - now, low_priority=False)
+            if sending.following is not None:
+                self._state = sending.following
             elif sending.next_flush is Urgency.NONE:
                 self._state = _IDLE
             else:
