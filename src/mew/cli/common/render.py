@@ -4,6 +4,7 @@ Writes nothing. Text of participants is shown without characters that could move
 """
 
 from collections import Counter
+from itertools import pairwise
 from typing import TYPE_CHECKING, Final
 
 import msgspec
@@ -33,6 +34,7 @@ _OTHER: Final = "\x1b[34m"
 _SORTS: Final = {"damage": "damaged", "torn": "truncated end", "unrecorded": "unrecorded"}
 _UNITS: Final = ("B", "kB", "MB", "GB", "TB")
 _THOUSAND: Final = 1000
+_TIME_UNITS: Final = ((86_400, "d"), (3600, "h"), (60, "min"), (1, "s"))
 
 
 def record_line(record: Record, *, colours: bool) -> str:
@@ -86,6 +88,18 @@ def human_size(count: int) -> str:
     while amount >= _THOUSAND and unit < len(_UNITS) - 1:
         amount, unit = amount / _THOUSAND, unit + 1
     return f"{count} B" if unit == 0 else f"{amount:.1f} {_UNITS[unit]}"
+
+
+def human_duration(seconds: float) -> str:
+    """Return a time span in its two largest units: `0.41 s`, `12 s`, `3 min 20 s`, `2 h 5 min`, `3 d 4 h`."""
+    if seconds < 9.95:
+        return f"{seconds:.2g} s"
+    count = round(seconds)
+    for (large, large_unit), (small, small_unit) in pairwise(_TIME_UNITS):
+        if count >= large:
+            more = (count % large) // small
+            return f"{count // large} {large_unit}" + (f" {more} {small_unit}" if more else "")
+    return f"{count} s"
 
 
 def journal_summary(info: "JournalStats") -> str:

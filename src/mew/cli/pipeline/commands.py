@@ -184,15 +184,16 @@ def _batches(
     source: str | None = None,
 ) -> Iterator[Any]:
     """Run batches until there are no new records; `CommandFailed` then, if a space could not be continued."""
-    from mew.cli.pipeline.source import settings_here
+    from mew.cli.pipeline.source import settings_here, writing
     from mew.pipeline.jobs.planning import spaces_of
     from mew.pipeline.jobs.running import Batches
     from mew.pipeline.lake import Lake
 
     if source is None:
         spaces_of(journal)  # raises if there is no journal
-    folder.mkdir(parents=True, exist_ok=True)
     with ExitStack() as stack:
+        stack.enter_context(writing(folder))
+        folder.mkdir(parents=True, exist_ok=True)
         stack.enter_context(Lake(folder).locked("mew pipeline run"))
         spread = _Lazy(stack, open_session)
         if source is not None:
@@ -377,11 +378,12 @@ def tables_command(*, place: LakeLocation = _here, json: _Flag = False) -> int:
 @app.command(name="compact", help_epilogue=_examples("compact"))
 def compact_lake_command(*, place: LakeLocation = _here) -> int:
     """Merge small files of the tables into large ones and remove unused files. The rows do not change."""
+    from mew.cli.pipeline.source import writing
     from mew.pipeline.lake import Lake
 
     _, folder = _places(place)
     lake = Lake(folder)
-    with lake.locked("mew pipeline compact"):
+    with writing(folder), lake.locked("mew pipeline compact"):
         changed = lake.compact()
         lake.tidy()
     print(f"compacted {len(changed)} of {len(lake.tables())} tables")

@@ -11,6 +11,7 @@ import msgspec
 from cyclopts import Parameter
 
 from mew.cli.common.io import bar
+from mew.cli.common.render import human_duration
 from mew.protocol.timestamps import SECOND
 
 if TYPE_CHECKING:
@@ -110,9 +111,9 @@ def summary(progress: "Progress", lag: "Mapping[str, Lag]") -> str:
         f"  {space:<22}{position:>14,}  {_clock(progress.times[space])}  {_behind(lag.get(space))}"
         for space, position in sorted(progress.positions.items())
     )
-    seconds = ", ".join(f"{stage} {took:.1f}" for stage, took in progress.seconds.items())
+    seconds = ", ".join(f"{stage} {human_duration(took)}" for stage, took in progress.seconds.items())
     total = sum(progress.seconds.values())
-    return f"batch {progress.batch}: {total:.1f} s ({seconds})\nrows\n{rows}\nspaces, up to\n{spaces}"
+    return f"batch {progress.batch}: {human_duration(total)} ({seconds})\nrows\n{rows}\nspaces, up to\n{spaces}"
 
 
 def watched(event: "Told") -> str:
@@ -126,13 +127,15 @@ def watched(event: "Told") -> str:
     if isinstance(event, Notice):
         return event.line
     lags = (f"{space} {_behind(lag)}" for space, lag in sorted(event.lag.items()))
-    return f"batch {event.progress.batch}: {event.records:,} records in {event.seconds:.2f} s; {'; '.join(lags)}"
+    return (
+        f"batch {event.progress.batch}: {event.records:,} records in {human_duration(event.seconds)}; {'; '.join(lags)}"
+    )
 
 
 def _behind(lag: "Lag | None") -> str:
     if lag is None or not lag.positions:
         return "up to date"
-    return f"{lag.positions:,} behind, {lag.seconds:.1f} s"
+    return f"{lag.positions:,} behind, {human_duration(lag.seconds)}"
 
 
 def table_lines(lake: "Lake", *, json: bool) -> Iterator[str]:

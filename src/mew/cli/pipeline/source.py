@@ -2,19 +2,53 @@
 
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
 from mew.cli.common.errors import UsageError
+from mew.cli.common.render import human_duration
 from mew.config import config_file
 from mew.pipeline.settings import BadSetting, PipelineSettings
 
 if TYPE_CHECKING:
     from mew.pipeline.lake import Lake
     from mew.pipeline.landing.landing import Ingest, IngestResult
+
+
+@contextmanager
+def writing(folder: Path) -> Iterator[None]:
+    """Explain an error or an interrupt while a command writes the lake in a folder."""
+    from mew.pipeline.lake.unwritable import unwritable
+
+    try:
+        yield
+    except KeyboardInterrupt:
+        print(f"mew: interrupted: {unfinished_batch(folder) or 'no batch is unfinished'}", file=sys.stderr, flush=True)
+        raise
+    except Exception as error:
+        problem = unwritable(error, folder)
+        if problem is None:
+            raise
+        raise problem from None
+
+
+def unfinished_batch(folder: Path) -> str | None:
+    """Return what happens to the batch that is not finished, if there is one."""
+    from mew.pipeline.lake import Lake
+
+    lake = Lake(folder)
+    progress = lake.progress()
+    batch = 1 if progress is None else progress.batch + 1
+    if lake.planned(batch) is None:
+        return None
+    return (
+        f"batch {batch} is not finished, and readers see nothing of it; "
+        "the next `mew pipeline run` or `watch` completes it"
+    )
 
 
 def settings_here() -> PipelineSettings:
@@ -76,5 +110,5 @@ def ingest_summary(arrived: "IngestResult") -> str:
     again = f" ({arrived.repeats:,} duplicates)" if arrived.repeats else ""
     return (
         f"ingested {arrived.records:,} records of {arrived.messages:,} messages{again} "
-        f"in {arrived.segments:,} segments, {arrived.seconds:.1f} s"
+        f"in {arrived.segments:,} segments, {human_duration(arrived.seconds)}"
     )

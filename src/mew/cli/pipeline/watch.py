@@ -80,6 +80,8 @@ class Signals:
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, signal.SIG_DFL)
         os.write(self._write, b"!")
+        if sys.stderr.isatty():
+            os.write(sys.stderr.fileno(), b"\nmew: stopping after this stage; a second Ctrl-C stops immediately\n")
 
     def wait(self, seconds: float) -> bool:
         """Wait for this time or until a signal arrives. Returns whether one has arrived."""
@@ -108,7 +110,7 @@ def watch(
     json
         Print one JSON object per line.
     """
-    from mew.cli.pipeline.source import settings_here
+    from mew.cli.pipeline.source import settings_here, unfinished_batch, writing
     from mew.pipeline.jobs.planning import spaces_of
     from mew.pipeline.jobs.watching import WatchOptions
 
@@ -118,10 +120,15 @@ def watch(
     habits = WatchOptions(every=_seconds(every), typed=settings_here().typed)
     socket = gateway_socket(Path.cwd()) if place.source is not None else journal.absolute().with_name(GATEWAY_SOCKET)
     publisher = _publisher(publishing, spaces_of(journal), socket)  # raises if there is no journal
-    folder.mkdir(parents=True, exist_ok=True)
     with ExitStack() as stack:
+        stack.enter_context(writing(folder))
+        folder.mkdir(parents=True, exist_ok=True)
         request = _WatchRequest(journal, folder, habits, place.source, publishing.metrics_port)
-        return FAILED if _watched(stack, request, publisher, master, json=json) else 0
+        failed = _watched(stack, request, publisher, master, json=json)
+    unfinished = unfinished_batch(folder)
+    if unfinished is not None:
+        print(f"mew: stopped: {unfinished}", file=sys.stderr, flush=True)
+    return FAILED if failed else 0
 
 
 class _WatchRequest(NamedTuple):

@@ -18,6 +18,7 @@ from mew.pipeline.jobs.made import BatchPreview
 from mew.pipeline.jobs.planning import spaces_of
 from mew.pipeline.jobs.running import Batches, Spread
 from mew.pipeline.lake import Lake, Progress
+from mew.pipeline.lake.unwritable import unwritable
 
 LOOK_SECONDS: Final = 0.1
 """How often the journal's folders are looked into."""
@@ -236,6 +237,7 @@ class Watch:
             yield from self._wrong(space, problem)
 
     def _wrong(self, space: str | None, problem: Exception) -> Iterator[WatchError]:
+        problem = unwritable(problem, self._lake.path) or problem
         said = str(problem) if isinstance(problem, MewError | OSError) else f"{type(problem).__name__}: {problem}"
         said = " ".join(said.split())
         waited = min(self._retry.get(space, (0, AGAIN_SECONDS / 2))[1] * 2, LATEST_SECONDS)
