@@ -14,9 +14,8 @@ import msgspec
 from mew._internal.files import FileLock, FileUnavailable, LockHeld
 from mew._internal.logging import log
 from mew.config.models import SpaceConfig
-from mew.errors import MewError
 from mew.gateway.metrics import DiskSpaceMonitor
-from mew.journal import JournalSettings
+from mew.journal import JournalError, JournalSettings
 from mew.journal.layout import JournalFolder
 from mew.journal.maintenance import MaintenanceClient, MaintenanceMessage
 from mew.journal.recovery import recover
@@ -35,7 +34,7 @@ The next start then need not read those entries.
 """
 
 
-class JournalLocked(MewError):
+class JournalLocked(JournalError):
     """Another gateway writes this journal."""
 
 

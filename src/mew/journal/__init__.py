@@ -4,11 +4,16 @@ from typing import Annotated, Final, Literal, TypeAlias
 
 import msgspec
 
+from mew.errors import MewError
 from mew.journal.kafka.address import TopicUrl
 
 SyncMode: TypeAlias = Literal["always", "interval", "os"]
 ErrorPolicy: TypeAlias = Literal["stop", "continue"]
 MIN_SEGMENT_BYTES: Final = 64 * 2**10
+
+
+class JournalError(MewError):
+    """The journal cannot be written, read, maintained or shipped; the message gives the reason."""
 
 
 class JournalSettings(msgspec.Struct, frozen=True, kw_only=True):

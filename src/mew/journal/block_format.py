@@ -12,7 +12,7 @@ from zlib import crc32
 
 import msgspec
 
-from mew.errors import MewError
+from mew.journal import JournalError
 from mew.protocol.records import FRAME, Record
 
 MAGIC: Final = b"MEWJ"
@@ -41,7 +41,7 @@ _STREAM_ID: Final = 3
 _NUMBERS: Final = {event: number for number, event in enumerate(BLOCK_EVENTS)}
 
 
-class CorruptData(MewError):
+class CorruptData(JournalError):
     """Bytes that are not an intact block; the message says what is wrong."""
 
 

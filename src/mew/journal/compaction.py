@@ -20,7 +20,7 @@ import msgspec
 import pyarrow as pa
 
 from mew._internal.files import FileLock, LockHeld, make_folder, sync
-from mew.errors import MewError
+from mew.journal import JournalError
 from mew.journal.block_format import CorruptData
 from mew.journal.layout import NAME_DIGITS, JournalFolder, Segment, segments_in
 from mew.journal.segment_reader import merged_tables, read_control, read_footer, verify_segment
@@ -37,7 +37,7 @@ _UNABLE: Final = (errno.EINVAL, errno.ENOSYS, errno.EXDEV, errno.EOPNOTSUPP)
 _PROBE: Final = ".exchange"
 
 
-class CannotExchange(MewError):
+class CannotExchange(JournalError):
     """The kernel or the file system cannot exchange two names."""
 
     def __init__(self, one: Path, other: Path, problem: str) -> None:
@@ -110,7 +110,7 @@ TRASH_HOURS: Final = 1
 """How long replaced segments stay in the trash for readers that still have them open, in hours."""
 
 
-class CompactionDeferred(MewError):
+class CompactionDeferred(JournalError):
     """The operation cannot be done now; the message gives the reason. Nothing was changed."""
 
 

@@ -12,7 +12,7 @@ from typing import IO, Final
 import msgspec
 
 from mew._internal.files import replacing
-from mew.errors import MewError
+from mew.journal import JournalError
 from mew.journal.reader import Journal, is_data_record
 from mew.protocol import raw_json
 from mew.protocol.records import ENVELOPE, FRAME, FRAME_REJECTED, Record
@@ -175,7 +175,7 @@ def write_jsonl(records: Iterable[Record], file: IO[bytes]) -> int:
     return count
 
 
-class JournalExportError(MewError):
+class JournalExportError(JournalError):
     """The export cannot be written; the message gives the reason."""
 
 

@@ -24,6 +24,7 @@ import msgspec
 import pyarrow as pa
 
 from mew.errors import MewError
+from mew.journal import JournalError
 from mew.journal.layout import HOUR, JournalFolder, Segment, first_position
 from mew.journal.maintenance import MaintenanceMessage
 from mew.journal.sealing import seal_log
@@ -64,7 +65,7 @@ class MaintenanceRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True
     retain: RetainRequest | None = None
 
 
-class InvalidRequestLine(MewError):
+class InvalidRequestLine(JournalError):
     """A line that is not a valid request."""
 
 

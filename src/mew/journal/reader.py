@@ -10,7 +10,7 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from mew.errors import MewError
+from mew.journal import JournalError
 from mew.journal.block_format import CorruptData, encode_block, read_block_head, skim_block
 from mew.journal.layout import JournalFolder, Segment, first_position, segments_in
 from mew.journal.tail import JournalPart, WalFollower, never_stop, wait_for_poll
@@ -31,7 +31,7 @@ NOT_STORED: Final = -1
 """The offset of a block that is not stored in any file."""
 
 
-class RecordsMissing(MewError):
+class RecordsMissing(JournalError):
     """Records that should be in the journal are missing."""
 
     def __init__(self, folder: JournalFolder, first: int, last: int) -> None:

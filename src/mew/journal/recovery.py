@@ -11,8 +11,7 @@ from pathlib import Path
 import msgspec
 
 from mew._internal.files import sync
-from mew.errors import MewError
-from mew.journal import wal
+from mew.journal import JournalError, wal
 from mew.journal.block_format import FrameCount, skim_block
 from mew.journal.layout import JournalFolder, Segment, first_position, segments_in
 from mew.journal.reader import MissingFile
@@ -22,7 +21,7 @@ from mew.protocol.fold import advance_frame_number
 from mew.protocol.records import CHECKPOINT
 
 
-class JournalDamaged(MewError):
+class JournalDamaged(JournalError):
     """The journal cannot be resumed; the message gives the reason."""
 
 

@@ -17,7 +17,7 @@ import msgspec
 import pyarrow.compute as pc
 
 from mew._internal.files import make_folder, replacing, sync
-from mew.errors import MewError
+from mew.journal import JournalError
 from mew.journal.block_format import CorruptData
 from mew.journal.compaction import exclusive_maintenance
 from mew.journal.layout import NAME_DIGITS, JournalFolder, Segment, first_position
@@ -39,7 +39,7 @@ class RegisteredReader(msgspec.Struct, frozen=True, omit_defaults=True):
     """Epoch of the preceding record; a reader may store it here for its own use."""
 
 
-class InvalidReader(MewError):
+class InvalidReader(JournalError):
     """The file of a registered reader cannot be read, so its position is unknown; or a reader's name is invalid."""
 
 

@@ -14,6 +14,7 @@ from mew.journal.block_format import CorruptData
 from mew.journal.recovery import JournalDamaged
 from mew.pipeline.lake import LakeBusy, LakeDamaged
 from mew.protocol.errors import CapabilityViolation, NotFound
+from tests.docs.sources import PACKAGE
 
 
 @pytest.mark.parametrize("name", EXIT_CODES)
@@ -45,6 +46,12 @@ def test_every_entry_of_the_table_is_an_error_of_the_package(name: str) -> None:
 )
 def test_an_error_has_the_exit_code_of_its_nearest_class_in_the_table(error: MewError, code: int) -> None:
     assert exit_code_of(error) == code
+
+
+def test_no_error_outside_the_command_has_an_exit_code() -> None:
+    modules = [path for path in PACKAGE.rglob("*.py") if path.relative_to(PACKAGE).parts[0] != "cli"]
+    assert len(modules) > 100
+    assert [str(path) for path in modules if "exit_code" in path.read_text(encoding="utf-8")] == []
 
 
 def test_the_table_imports_none_of_the_modules_that_it_names() -> None:

@@ -17,6 +17,7 @@ from cyclopts import App, Parameter
 from mew.cli.common.errors import FAILED, CommandFailed, UsageError
 from mew.cli.common.io import Progress, bar
 from mew.cli.journal.options import JournalLocation, RecordOptions, journal_folder
+from mew.journal import JournalError
 from mew.journal.block_format import CorruptData
 from mew.journal.export import RecordFilter, complete_file, last_records, record_to_json, write_jsonl
 from mew.journal.layout import CONTROL_SUFFIX, FRAMES_SUFFIX, HOUR, JournalFolder
@@ -250,7 +251,7 @@ def journal_compact_command(*, place: JournalLocation = _here) -> int:
             try:
                 after = len(compact_hour(folder, hour))
                 print(f"{hour.parent.name}/{hour.name}: compacted {before} segments into {after}")
-            except (CorruptData, CompactionDeferred) as problem:
+            except JournalError as problem:
                 failed = True
                 print(f"mew: {problem}", file=sys.stderr)
     with suppress(CompactionDeferred):

@@ -21,9 +21,9 @@ from mew.gateway.http.exchange import Exchange, admit, credentials, exchange_of
 from mew.gateway.hub import Hub
 from mew.gateway.journal_access import JournalAccess, StreamAudiences
 from mew.gateway.journaling import OpenJournal
-from mew.journal.block_format import CorruptData
+from mew.journal import JournalError
 from mew.journal.export import RecordBody, record_body, without_line_breaks
-from mew.journal.reader import JournalCursor, RecordsMissing
+from mew.journal.reader import JournalCursor
 from mew.protocol import Identity, JoinRequest, ProtocolError, Record, raw_json, records
 from mew.protocol.errors import InternalError, InvalidRequest, NotFound, QuotaExceeded
 from mew.protocol.timestamps import SECOND, rfc3339
@@ -164,7 +164,7 @@ class JournalApi:
         try:
             async with self._reading:
                 body = await run_in_threadpool(read)
-        except (CorruptData, RecordsMissing) as problem:
+        except JournalError as problem:
             raise _unreadable(journal, steps, problem) from None
         return Response(body, media_type="application/json", headers=_HEADERS)
 
@@ -201,7 +201,7 @@ class JournalApi:
                 elif steps.position == before:
                     await reader.wait(_LOOK_SECONDS)
                 await self._settled(reader, hub, payer)
-        except (CorruptData, RecordsMissing) as problem:
+        except JournalError as problem:
             _unreadable(journal, steps, problem)
         finally:
             self._live[identity] -= 1

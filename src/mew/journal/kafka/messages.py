@@ -8,7 +8,7 @@ from typing import Final
 
 import msgspec
 
-from mew.errors import MewError
+from mew.journal import JournalError
 from mew.journal.arrow import SCHEMA_VERSION
 from mew.journal.block_format import (
     BLOCK_EVENTS,
@@ -33,7 +33,7 @@ _EVENT: Final = RUN.size - 2
 _NUMBERS: Final = ("first", "last", "count", "schema", "after")
 
 
-class InvalidHeaders(MewError):
+class InvalidHeaders(JournalError):
     """The headers do not describe a block."""
 
 

@@ -16,6 +16,7 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
 from mew.errors import MewError
+from mew.journal import JournalError
 from mew.journal.kafka.address import TopicUrl
 from mew.journal.kafka.messages import MessageHeaders
 
@@ -45,11 +46,11 @@ SILENT_LOGGER.propagate = False
 """Discards the Kafka client's log messages: relevant errors are reported once by this package."""
 
 
-class BrokerUnavailable(MewError):
+class BrokerUnavailable(JournalError):
     """The broker is currently unavailable."""
 
 
-class ProducerFenced(MewError):
+class ProducerFenced(JournalError):
     """Another process now sends the blocks of this space."""
 
 
@@ -57,7 +58,7 @@ class BlockTooLarge(BrokerUnavailable):
     """The topic rejects a message because of its size; all later ones must wait."""
 
 
-class ProducerStopped(MewError):
+class ProducerStopped(JournalError):
     """A stop was requested during a wait."""
 
 

@@ -14,7 +14,7 @@ from typing import ClassVar, Final, TypeAlias
 import msgspec
 
 from mew._internal.backoff import Backoff
-from mew.errors import MewError
+from mew.journal import JournalError
 from mew.journal.block_format import read_block_head
 from mew.journal.kafka.address import TopicUrl
 from mew.journal.kafka.messages import epochs_in, headers_of, message_blocks
@@ -35,7 +35,7 @@ _OTHERS: Final = re.compile(r"[^A-Za-z0-9]+")
 _LETTERS: Final = 60
 
 
-class ShippedJournalMismatch(MewError):
+class ShippedJournalMismatch(JournalError):
     """More of a space was sent than its journal contains: it is a different journal."""
 
 
