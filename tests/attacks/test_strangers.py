@@ -1,4 +1,4 @@
-"""What a stranger without a token can do to the memory and the time of a gateway: hardly anything."""
+"""A stranger without a token can use hardly any memory and time of a gateway."""
 
 import gc
 import resource
@@ -11,10 +11,19 @@ from pathlib import Path
 from typing import Final
 
 import pytest
+from picows import WSTransport
+from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
+from uvloop.loop import TCPTransport  # type: ignore[attr-defined]
 
 from mew.config.models import Timeouts, UnadmittedLimits
+from mew.gateway.fanout.sinks import SocketSink
+from mew.gateway.http.exchange import Exchange
+from mew.gateway.http_protocol import HttpConnection
+from mew.gateway.websocket import WebSocketConnection
+from mew.gateway.websocket_protocol import WebSocketProtocol
 from mew.journal import JournalSettings
 from mew.protocol import Limits
+from mew.protocol.dispatch import IncomingMessage
 from tests.gateway.http_requests import tokens_of
 from tests.gateway.raw import (
     CONTINUATION,
@@ -58,13 +67,13 @@ def join(token: str, filling: int = 0) -> bytes:
 
 
 def pushed(client: Raw, *parts: bytes) -> None:
-    """Sent as far as the gateway takes it."""
+    """Send as much as the gateway accepts."""
     with suppress(ConnectionError, TimeoutError):
         client.send(*parts)
 
 
 def pushed_in_parts(client: Raw, first: bytes, part: bytes) -> None:
-    """Twelve megabytes, of which this process keeps none itself, as far as the gateway takes them."""
+    """Send up to twelve megabytes, as far as the gateway accepts them; this process stores only one part."""
     client.socket.settimeout(0.2)
     with suppress(ConnectionError, TimeoutError):
         client.send(first)
@@ -76,7 +85,7 @@ def pushed_in_parts(client: Raw, first: bytes, part: bytes) -> None:
 
 
 @pytest.mark.requirement("JOIN-39")
-def test_a_join_may_have_so_many_bytes(gateway: Running) -> None:
+def test_a_join_may_have_the_maximum_size(gateway: Running) -> None:
     token = gateway.token("alice")
     client = upgraded(gateway)
     client.send(frame(TEXT, join(token, JOIN_BYTES - len(join(token)))))
@@ -97,7 +106,7 @@ def test_a_join_may_have_so_many_bytes(gateway: Running) -> None:
     ids=["whole", "its first fragment", "its second fragment", "unfinished", "16 MiB of lists", "pings"],
 )
 @pytest.mark.requirement("JOIN-39")
-def test_more_before_the_join_is_refused(gateway: Running, message: bytes) -> None:
+def test_more_bytes_before_the_join_are_refused(gateway: Running, message: bytes) -> None:
     client = upgraded(gateway)
     pushed(client, message)
     while (received := client.frame()).opcode != TEXT:
@@ -108,7 +117,7 @@ def test_more_before_the_join_is_refused(gateway: Running, message: bytes) -> No
     client.close()
 
 
-def test_what_follows_the_join_may_be_larger(gateway: Running) -> None:
+def test_messages_after_the_join_may_be_larger(gateway: Running) -> None:
     client = upgraded(gateway)
     large = b'{"kind":"chat","payload":{"text":"%b"}}' % (b"*" * 5 * JOIN_BYTES)
     client.send(frame(TEXT, join(gateway.token("alice"))), frame(TEXT, large))
@@ -116,8 +125,8 @@ def test_what_follows_the_join_may_be_larger(gateway: Running) -> None:
     client.close()
 
 
-def test_a_message_that_is_refused_is_not_kept(gateway: Running) -> None:
-    """Whatever comes after it is dropped as it comes, until the connection ends."""
+def test_a_refused_message_is_not_buffered(gateway: Running) -> None:
+    """Bytes that arrive after the refusal are dropped immediately, until the connection ends."""
     before = resident()
     with ExitStack() as opened:
         for _ in range(10):
@@ -135,7 +144,7 @@ def closing_soon(client: Raw) -> Iterator[Raw]:
 
 
 def resident() -> int:
-    """Of this process, in which the gateway runs too."""
+    """The resident memory of this process, in which the gateway runs too."""
     pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1])
     return pages * resource.getpagesize()
 
@@ -144,7 +153,7 @@ def resident() -> int:
 
 
 @pytest.mark.parametrize("path", ["/health", "/"])
-def test_a_head_may_have_so_many_bytes(gateway: Running, path: str) -> None:
+def test_a_head_over_the_maximum_size_is_refused(gateway: Running, path: str) -> None:
     for size, status in ((HEAD_BYTES - 200, 200), (HEAD_BYTES, 431)):
         client = Raw(gateway.port)
         client.send(head(path, {"Host": "localhost", "Cookie": "*" * size}))
@@ -153,9 +162,9 @@ def test_a_head_may_have_so_many_bytes(gateway: Running, path: str) -> None:
 
 
 @pytest.mark.parametrize("size", [20_000, 30_000])
-def test_the_head_of_an_upgrade_may_have_as_many(gateway: Running, size: int) -> None:
+def test_the_head_of_an_upgrade_has_the_same_maximum_size(gateway: Running, size: int) -> None:
     token = "*" * size
-    gateway.do(known(gateway, token, "alice"))
+    gateway.do(add_token(gateway, token, "alice"))
     for path in ("/", f"/{'p' * (HEAD_BYTES - size - 500)}"):
         client = Raw(gateway.port)
         client.send(upgrade(path, Authorization=f"Bearer {token}"))
@@ -169,7 +178,7 @@ def test_the_head_of_an_upgrade_may_have_as_many(gateway: Running, size: int) ->
 
 
 def in_one_packet(gateway: Running, client: Raw, *parts: bytes) -> None:
-    """The gateway's loop does this itself, so it reads nothing before all is here."""
+    """Send on the gateway's own event loop, so that the gateway reads only after everything has arrived."""
 
     async def send() -> None:
         client.send(*parts)
@@ -177,7 +186,7 @@ def in_one_packet(gateway: Running, client: Raw, *parts: bytes) -> None:
     gateway.do(send())
 
 
-def test_a_head_behind_a_request_in_the_same_packet_is_measured(gateway: Running) -> None:
+def test_a_head_after_a_request_in_the_same_packet_has_a_maximum_size(gateway: Running) -> None:
     client, since = Raw(gateway.port), time.monotonic()
     in_one_packet(gateway, client, GET, b"GET / HTTP/1.1\r\nX: ", b"*" * 120_000)
     assert client.answer().status == 200
@@ -186,11 +195,11 @@ def test_a_head_behind_a_request_in_the_same_packet_is_measured(gateway: Running
     client.close()
 
 
-def test_a_large_body_before_a_request_in_the_same_packet_is_no_head(gateway: Running) -> None:
+def test_a_large_body_before_a_request_in_the_same_packet_does_not_count_as_head(gateway: Running) -> None:
     client, token = Raw(gateway.port), gateway.token("alice")
-    said = b'{"kind":"chat","payload":{"text":"%b"}}' % (b"*" * 2 * HEAD_BYTES)
-    headers = {"Host": "localhost", "Content-Length": str(len(said)), "Authorization": f"Bearer {token}"}
-    in_one_packet(gateway, client, head(MAILS, headers, "POST"), said, GET, GET[:-2])
+    chat = b'{"kind":"chat","payload":{"text":"%b"}}' % (b"*" * 2 * HEAD_BYTES)
+    headers = {"Host": "localhost", "Content-Length": str(len(chat)), "Authorization": f"Bearer {token}"}
+    in_one_packet(gateway, client, head(MAILS, headers, "POST"), chat, GET, GET[:-2])
     assert [client.answer().status for _ in range(2)] == [200, 200]
     client.send(GET[-2:])
     assert client.answer().status == 200
@@ -198,7 +207,7 @@ def test_a_large_body_before_a_request_in_the_same_packet_is_no_head(gateway: Ru
 
 
 @pytest.mark.parametrize("token", [False, True], ids=["without a token", "with a token"])
-def test_more_behind_an_upgrade_than_a_join_may_have_is_refused(gateway: Running, *, token: bool) -> None:
+def test_bytes_after_an_upgrade_have_the_maximum_size_of_a_join(gateway: Running, *, token: bool) -> None:
     client = Raw(gateway.port)
     bearer = f"Bearer {gateway.token('alice')}" if token else None
     in_one_packet(gateway, client, upgrade(Authorization=bearer), frame(TEXT, bytes(100_000)))
@@ -207,7 +216,7 @@ def test_more_behind_an_upgrade_than_a_join_may_have_is_refused(gateway: Running
     assert client.closed() == 1009
 
 
-def test_what_came_behind_an_upgrade_is_not_kept_while_it_waits(tmp_path: Path) -> None:
+def test_bytes_after_an_upgrade_are_not_buffered_while_it_waits(tmp_path: Path) -> None:
     limits = UnadmittedLimits(unadmitted_per_address=1)
     with running(tmp_path, unadmitted=limits, trusted_proxies=("127.0.0.0/8",)) as proxied, ExitStack() as opened:
         behind, before = frame(TEXT, bytes(120_000)), 0
@@ -220,8 +229,8 @@ def test_what_came_behind_an_upgrade_is_not_kept_while_it_waits(tmp_path: Path) 
         assert resident() - before < 6 * MEGABYTE
 
 
-async def known(gateway: Running, token: str, participant: str) -> None:
-    """A token that another service has made: a large JWT, for instance."""
+async def add_token(gateway: Running, token: str, participant: str) -> None:
+    """Add a token that another service has issued, such as a large JWT."""
     tokens = tokens_of(gateway)
     tokens.holders[token] = tokens.holders[gateway.token(participant)]
 
@@ -235,14 +244,14 @@ def test_a_body_without_a_token_is_not_read(gateway: Running) -> None:
     assert client.rest() == b""
 
 
-def test_a_request_whose_body_came_with_it_may_be_followed_by_another(gateway: Running) -> None:
+def test_a_request_with_its_body_in_one_packet_may_be_followed_by_another(gateway: Running) -> None:
     client = Raw(gateway.port)
     assert client.ask("POST", MAILS, body={"kind": "chat"}).status == 401
     assert client.ask("GET", "/health").status == 200
     client.close()
 
 
-def test_requests_that_wait_for_answers_are_few(gateway: Running) -> None:
+def test_the_number_of_pipelined_requests_is_limited(gateway: Running) -> None:
     client = Raw(gateway.port)
     client.send(GET * 5_000)
     answers = 1
@@ -252,7 +261,7 @@ def test_requests_that_wait_for_answers_are_few(gateway: Running) -> None:
     assert client.rest() == b""
 
 
-# Memory is free when a connection is closed
+# A closed connection leaves no memory to the garbage collector
 
 
 def only_connected(gateway: Running) -> Raw:
@@ -317,7 +326,7 @@ def wrong_request(gateway: Running) -> Raw:
 
 
 def many_requests(gateway: Running) -> Raw:
-    """The gateway answers the first of them and hangs up, perhaps before the last of them is sent."""
+    """The gateway answers the first requests and disconnects, perhaps before the last one is sent."""
     client = Raw(gateway.port)
     pushed(client, GET * 2_000)
     return client
@@ -371,24 +380,26 @@ OPENERS: Final = [
     refused_join,
     a_member,
 ]
-KEPT: Final = frozenset(
-    {
-        "First",
-        "Upgraded",
-        "Socket",
-        "SocketOutlet",
-        "WSTransport",
-        "RequestResponseCycle",
-        "TCPTransport",
-        "Exchange",
-        "Incoming",
-    }
+OF_A_CONNECTION: Final = frozenset(
+    kind.__name__
+    for kind in (
+        HttpConnection,
+        WebSocketProtocol,
+        WebSocketConnection,
+        SocketSink,
+        WSTransport,
+        RequestResponseCycle,
+        TCPTransport,
+        Exchange,
+        IncomingMessage,
+    )
 )
+"""The classes that have an object for each connection or message."""
 
 
 def counted() -> Counter[str]:
-    """The connections created since everything else was frozen, by the collector's list."""
-    return Counter(name for each in gc.get_objects() if (name := type(each).__name__) in KEPT)
+    """The objects of connections that were created since the others were frozen, counted by class."""
+    return Counter(name for tracked in gc.get_objects() if (name := type(tracked).__name__) in OF_A_CONNECTION)
 
 
 @pytest.mark.parametrize("opener", OPENERS, ids=lambda opener: opener.__name__)
@@ -399,7 +410,7 @@ def test_a_closed_connection_leaves_nothing_for_the_collector(
 
 
 @pytest.mark.parametrize("opener", [post_over_its_budget, poll_over_its_budget], ids=lambda opener: opener.__name__)
-def test_what_is_over_a_budget_leaves_nothing_for_the_collector(
+def test_a_closed_connection_over_its_budget_leaves_nothing_for_the_collector(
     tmp_path: Path, opener: Callable[[Running], Raw]
 ) -> None:
     with running(tmp_path, {"limits": Limits(work_per_second=1, work_burst=1)}) as gateway:
@@ -414,7 +425,7 @@ def live_reader(gateway: Running) -> Raw:
 
 
 def live_reader_that_reads_nothing(gateway: Running) -> Raw:
-    """Its journal waits to be sent."""
+    """A live reader whose records wait to be sent."""
     client = live_reader(gateway)
     for _ in range(40):
         other = Raw(gateway.port)
@@ -435,13 +446,13 @@ def test_a_closed_reader_of_the_journal_leaves_nothing_for_the_collector(
 
 def leave_nothing(gateway: Running, opener: Callable[[Running], Raw]) -> None:
     gc.collect()
-    gc.freeze()  # existing objects: the list is short
+    gc.freeze()  # exclude existing objects, so that the list is short
     gc.disable()
     try:
         with ExitStack() as opened:
             for _ in range(3):
                 opened.enter_context(closing_soon(opener(gateway)))
-            # Connections are accepted in their order: once this one is answered, the others were there.
+            # Connections are accepted in order: when this one is answered, the others have been accepted.
             opened.enter_context(closing_soon(answered(gateway)))
             assert gateway.ask(lambda _: counted())["TCPTransport"] >= 1
         gateway.until(lambda gateway: gateway.connections.open_count == 0)
@@ -455,7 +466,7 @@ def leave_nothing(gateway: Running, opener: Callable[[Running], Raw]) -> None:
 
 
 @pytest.mark.requirement("JOIN-40")
-def test_a_wrong_token_holds_its_own_connection_only(gateway: Running) -> None:
+def test_a_wrong_token_delays_only_its_own_connection(gateway: Running) -> None:
     client = upgraded(gateway)
     since = time.monotonic()
     client.send(frame(TEXT, join("not a token")))
@@ -468,14 +479,14 @@ def test_a_wrong_token_holds_its_own_connection_only(gateway: Running) -> None:
 
 
 @pytest.mark.requirement("JOIN-40")
-def test_no_second_token_is_tried_meanwhile(gateway: Running) -> None:
+def test_no_second_token_is_checked_during_the_delay(gateway: Running) -> None:
     client = upgraded(gateway)
     client.send(frame(TEXT, join("not a token")), frame(TEXT, join(gateway.token("alice"))))
     assert client.envelope("system/error")["payload"]["error"] == "unauthorized"
     assert client.closed() == 4401
 
 
-def test_without_a_token_there_is_nothing_to_wait_for(gateway: Running) -> None:
+def test_a_join_without_a_token_is_answered_without_delay(gateway: Running) -> None:
     client = upgraded(gateway)
     since = time.monotonic()
     client.send(frame(TEXT, b'{"type":"join"}'))
@@ -490,7 +501,7 @@ def asking(path: str, token: str | None, **headers: str) -> bytes:
 
 
 @pytest.mark.parametrize("path", ["/participants", MAILS, "/spaces/lab/journal", "/participants/alice/explain"])
-def test_a_wrong_token_over_http_waits_for_its_answer(gateway: Running, path: str) -> None:
+def test_a_wrong_token_over_http_is_answered_after_the_delay(gateway: Running, path: str) -> None:
     client = Raw(gateway.port)
     since = time.monotonic()
     client.send(asking(path, "not a token"))
@@ -499,8 +510,8 @@ def test_a_wrong_token_over_http_waits_for_its_answer(gateway: Running, path: st
     client.close()
 
 
-def test_no_second_token_is_tried_over_http_meanwhile(gateway: Running) -> None:
-    """Requests on a connection are answered in their order: the right token waits behind the wrong ones."""
+def test_no_second_token_is_checked_over_http_during_the_delay(gateway: Running) -> None:
+    """Requests on a connection are answered in order: the valid token waits for the wrong ones."""
     client = Raw(gateway.port)
     since = time.monotonic()
     client.send(asking("/participants", "not a token") * 3, asking("/participants", gateway.token("alice")))
@@ -509,7 +520,7 @@ def test_no_second_token_is_tried_over_http_meanwhile(gateway: Running) -> None:
     client.close()
 
 
-def test_only_a_wrong_token_waits_over_http(tmp_path: Path) -> None:
+def test_only_a_wrong_token_is_delayed_over_http(tmp_path: Path) -> None:
     with running(tmp_path, timeouts=Timeouts(failed_join_seconds=30)) as gateway:
         waiting = Raw(gateway.port)
         waiting.send(asking("/participants", "not a token"))
@@ -518,13 +529,13 @@ def test_only_a_wrong_token_waits_over_http(tmp_path: Path) -> None:
         client.send(asking("/participants", alice), asking("/participants", None))
         client.send(asking("/participants/bob/messages", alice), asking("/participants?space=elsewhere", "not a token"))
         assert [client.answer().status for _ in range(4)] == [200, 401, 403, 404]
-        # Nothing is left of the request when its peer hangs up.
+        # Nothing is left of the request after its peer has disconnected.
         waiting.close()
         gateway.until(lambda _: gateway.server.requests == 0)
         client.close()
 
 
-def test_a_peer_that_waits_for_its_answer_holds_little_memory(tmp_path: Path) -> None:
+def test_a_peer_that_waits_for_its_answer_uses_little_memory(tmp_path: Path) -> None:
     with running(tmp_path, timeouts=Timeouts(failed_join_seconds=30)) as gateway, ExitStack() as opened:
         before = resident()
         for _ in range(5):
@@ -537,7 +548,7 @@ def test_a_peer_that_waits_for_its_answer_holds_little_memory(tmp_path: Path) ->
         assert resident() - before < 10 * MEGABYTE
 
 
-# Members meanwhile
+# Members during attacks
 
 
 def test_members_are_served_while_strangers_send_sixteen_megabytes(gateway: Running) -> None:
@@ -546,17 +557,17 @@ def test_members_are_served_while_strangers_send_sixteen_megabytes(gateway: Runn
     message = frame(TEXT, b"[" + b"[]," * (5 * MEGABYTE) + b"[]]")
     delays = []
     sent = [0] * 3
-    for each in strangers:
-        each.socket.setblocking(False)
+    for client in strangers:
+        client.socket.setblocking(False)
     for _ in range(100):
-        for number, each in enumerate(strangers):
+        for number, client in enumerate(strangers):
             with suppress(OSError):
-                sent[number] += each.socket.send(message[sent[number] : sent[number] + MEGABYTE])
+                sent[number] += client.socket.send(message[sent[number] : sent[number] + MEGABYTE])
         since = time.monotonic()
         member.send(frame(PING, b"now"))
         assert member.echo() == Frame(10, b"now")
         delays.append(time.monotonic() - since)
     assert statistics.median(delays) < 0.02
     assert max(delays) < 0.2
-    for each in (member, *strangers):
-        each.close()
+    for client in (member, *strangers):
+        client.close()
