@@ -1,4 +1,4 @@
-"""What space.yaml and the environment may say, and the one line that says what is wrong with them."""
+"""The contents of space.yaml and the environment, and the places that errors name."""
 
 from pathlib import Path
 
@@ -49,13 +49,17 @@ def participant_of(folder: Path, text: str) -> ParticipantConfig:
     return space_of(folder, f"participants:\n  alice: {text}\n").participants["alice"]
 
 
-def refused(folder: Path, text: str, **environ: str) -> str:
-    """The error's line with the folder taken off; it must be one line."""
+def refused(folder: Path, text: str, **environ: str) -> ConfigError:
+    """The error of a configuration, whose message must be one line. `tests/messages` has the sentences."""
     with pytest.raises(ConfigError) as caught:
         configured(folder, text, **environ)
-    message = str(caught.value)
-    assert "\n" not in message
-    return message.replace(f"{folder}/", "")
+    assert "\n" not in str(caught.value)
+    return caught.value
+
+
+def place(error: ConfigError) -> tuple[int | None, str]:
+    """The line and the path in the file that an error names."""
+    return error.line, error.where
 
 
 FULL = """\
@@ -114,7 +118,7 @@ gateway_logging:
 """
 
 
-def test_everything_that_can_be_said_is_understood(tmp_path: Path) -> None:
+def test_every_key_is_read(tmp_path: Path) -> None:
     config = configured(tmp_path, FULL)
     (space,) = config.spaces
     ignored = [(6, "space.ui_theme"), (22, "participants.alice.io"), (23, "participants.alice.fifo")]
@@ -138,7 +142,7 @@ def test_everything_that_can_be_said_is_understood(tmp_path: Path) -> None:
     assert space.pipeline == {"warehouse": "./tables"}
 
 
-def test_the_space_is_told_what_it_depends_on(tmp_path: Path) -> None:
+def test_the_settings_of_the_space_are_read(tmp_path: Path) -> None:
     settings = configured(tmp_path, FULL).spaces[0].settings
     assert settings.space_id == "lab"
     assert list(settings.participants) == ["alice", "bob", "carol"]
@@ -166,7 +170,7 @@ def test_the_space_is_told_what_it_depends_on(tmp_path: Path) -> None:
     )
 
 
-def test_a_participant_is_kept_as_it_was_written(tmp_path: Path) -> None:
+def test_the_configuration_of_a_participant_is_read(tmp_path: Path) -> None:
     people = configured(tmp_path, FULL).spaces[0].participants
     alice, bob = people["alice"], people["bob"]
     assert (alice.type, alice.tokens, alice.command) == ("local", ("one", "two"), "node")
@@ -180,7 +184,7 @@ def test_a_participant_is_kept_as_it_was_written(tmp_path: Path) -> None:
     assert people["carol"] == ParticipantConfig()
 
 
-def test_a_space_needs_no_more_than_an_id(tmp_path: Path) -> None:
+def test_a_space_needs_only_an_id(tmp_path: Path) -> None:
     config = configured(tmp_path, SPACE)
     (space,) = config.spaces
     assert (config.host, config.port, config.tls) == ("localhost", 8080, None)
@@ -203,7 +207,7 @@ def test_a_space_needs_no_more_than_an_id(tmp_path: Path) -> None:
     assert space.settings.connection_url == "ws://localhost:8080"
 
 
-def test_a_key_whose_value_is_left_out_counts_as_absent(tmp_path: Path) -> None:
+def test_a_key_without_a_value_counts_as_absent(tmp_path: Path) -> None:
     text = "participants:\ngateway:\n  port:\n  limits:\nstreams:\njournal:\nspace: {id: lab, description: ''}\n"
     config = configured(tmp_path, text)
     assert (config.port, config.spaces[0].settings.limits) == (8080, Limits())
@@ -213,17 +217,17 @@ def test_an_empty_list_of_capabilities_is_not_the_defaults(tmp_path: Path) -> No
     assert participant_of(tmp_path, "{capabilities: []}").capabilities == ()
 
 
-# ------------------------------------------------------------------------------------------- where things are
+# ------------------------------------------------------------------------------------------- paths and addresses
 
 
 @pytest.mark.parametrize("name", ["space.yaml", ".mew/space.yaml"])
-def test_the_space_directory_is_where_the_file_is_or_above_its_mew_folder(tmp_path: Path, name: str) -> None:
+def test_the_space_directory_is_that_of_the_file_or_above_its_mew_folder(tmp_path: Path, name: str) -> None:
     file = written(tmp_path, SPACE, name)
     (space,) = load_config([file], environ={}).spaces
     assert (space.directory, space.file) == (tmp_path, file)
 
 
-def test_a_file_given_by_a_relative_path_has_an_absolute_directory(
+def test_the_directory_of_a_file_with_a_relative_path_is_absolute(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     written(tmp_path, SPACE, ".mew/space.yaml")
@@ -231,24 +235,24 @@ def test_a_file_given_by_a_relative_path_has_an_absolute_directory(
     assert load_config([Path("space.yaml")], environ={}).spaces[0].directory == tmp_path
 
 
-def test_the_file_in_the_mew_folder_is_found_before_the_one_beside_it(tmp_path: Path) -> None:
+def test_the_file_in_the_mew_folder_takes_precedence(tmp_path: Path) -> None:
     beside = written(tmp_path, SPACE)
     assert find_config(tmp_path) == beside
     inside = written(tmp_path, SPACE, ".mew/space.yaml")
     assert find_config(tmp_path) == inside
 
 
-def test_where_no_file_is_found_the_error_says_where_it_looked(tmp_path: Path) -> None:
+def test_if_no_file_is_found_the_error_lists_the_searched_places(tmp_path: Path) -> None:
     with pytest.raises(ConfigError) as caught:
         find_config(tmp_path)
     assert f"{tmp_path}/.mew/space.yaml and {tmp_path}/space.yaml" in str(caught.value)
 
 
-def test_an_absolute_output_log_stays_where_it_is(tmp_path: Path) -> None:
+def test_the_path_of_an_absolute_output_log_is_unchanged(tmp_path: Path) -> None:
     assert participant_of(tmp_path, "{output_log: /var/log/x}").output_log == Path("/var/log/x")
 
 
-def test_certificate_and_key_are_files_of_the_space_directory(tmp_path: Path) -> None:
+def test_certificate_and_key_are_relative_to_the_space_directory(tmp_path: Path) -> None:
     for name in ("c.pem", "k.pem"):
         written(tmp_path, "", name)
     config = configured(tmp_path, SPACE + "gateway: {tls: {certificate: c.pem, key: k.pem}}\n")
@@ -256,11 +260,11 @@ def test_certificate_and_key_are_files_of_the_space_directory(tmp_path: Path) ->
     assert config.spaces[0].settings.connection_url == "wss://localhost:8080"
 
 
-def test_certificate_and_key_must_both_be_named_and_be_there(tmp_path: Path) -> None:
+def test_certificate_and_key_are_both_required_and_must_exist(tmp_path: Path) -> None:
     written(tmp_path, "", "c.pem")
     text = SPACE + "gateway:\n  tls:\n    certificate: c.pem\n"
-    assert refused(tmp_path, text) == "space.yaml:3: gateway.tls: `key` is missing"
-    assert refused(tmp_path, text + "    key: k.pem\n") == "space.yaml:5: gateway.tls.key: no such file: k.pem"
+    assert place(refused(tmp_path, text)) == (3, "gateway.tls")
+    assert place(refused(tmp_path, text + "    key: k.pem\n")) == (5, "gateway.tls.key")
 
 
 @pytest.mark.parametrize(
@@ -273,13 +277,13 @@ def test_certificate_and_key_must_both_be_named_and_be_there(tmp_path: Path) -> 
         (None, "ws://localhost:1234"),
     ],
 )
-def test_invitations_name_the_address_that_is_listened_on(tmp_path: Path, host: str | None, url: str) -> None:
+def test_invitations_name_the_address_of_the_gateway(tmp_path: Path, host: str | None, url: str) -> None:
     config = configured(tmp_path, SPACE).listening_on(host, 1234)
     assert (config.host, config.port) == (host or "localhost", 1234)
     assert config.spaces[0].settings.connection_url == url
 
 
-def test_any_free_port_can_be_asked_for(tmp_path: Path) -> None:
+def test_port_0_requests_any_free_port(tmp_path: Path) -> None:
     config = configured(tmp_path, SPACE + "gateway: {port: 7}\n")
     assert config.listening_on(port=0).port == 0
     assert config.listening_on("example.org").port == 7
@@ -288,13 +292,13 @@ def test_any_free_port_can_be_asked_for(tmp_path: Path) -> None:
 # ---------------------------------------------------------------------------------------------- several files
 
 
-def test_several_files_are_several_spaces_in_their_order(tmp_path: Path) -> None:
+def test_several_files_are_several_spaces_in_order(tmp_path: Path) -> None:
     files = [written(tmp_path, f"space: {{id: {name}}}", f"{name}/space.yaml") for name in ("b", "a")]
     config = load_config(files, environ={})
     assert [space.settings.space_id for space in config.spaces] == ["b", "a"]
 
 
-def test_the_first_file_speaks_for_the_gateway_and_another_that_tries_is_warned_about(tmp_path: Path) -> None:
+def test_gateway_settings_come_from_the_first_file_and_others_cause_a_warning(tmp_path: Path) -> None:
     first = written(tmp_path, "space: {id: a}\ngateway: {port: 1}\n", "a/space.yaml")
     limits = "{streams: 5, data_queue_bytes: 9}"
     text = f"space: {{id: b}}\ngateway:\n  port: 2\n  strict_from: true\n  limits: {limits}\n  x: 1\n"
@@ -317,16 +321,16 @@ def test_two_spaces_cannot_share_an_id_or_a_directory(tmp_path: Path, other: str
     second = written(tmp_path, "# second\nspace: {id: %s}" % ("lab" if what == "id" else "lib"), other)
     with pytest.raises(ConfigError) as caught:
         load_config([first, second], environ={})
-    problem = f"the space has the same {what} as that of {first}: each needs its own"
-    assert str(caught.value) == f"{second}:2: space.id: {problem}"
+    assert (caught.value.file, *place(caught.value)) == (second, 2, "space.id")
+    assert str(first) in caught.value.problem
 
 
-def test_without_a_file_there_is_no_configuration() -> None:
-    with pytest.raises(ConfigError, match="a gateway needs a space"):
+def test_a_configuration_needs_a_file() -> None:
+    with pytest.raises(ConfigError):
         load_config([], environ={})
 
 
-# ------------------------------------------------------------------------------------------------ what is wrong
+# ------------------------------------------------------------------------------------------------ errors
 
 
 def test_an_error_of_the_configuration_has_its_parts_as_attributes(tmp_path: Path) -> None:
@@ -339,157 +343,114 @@ def test_an_error_of_the_configuration_has_its_parts_as_attributes(tmp_path: Pat
     assert str(error) == f"{file}:3: gateway.port: {error.problem}"
 
 
-WRONG = {
-    "participants.alice.capabilities: expected a list of capabilities, got a string": "alice: {capabilities: chat}",
-    "participants.alice.capabilities[0]: expected a capability such as `kind: chat`, got a string": (
-        "alice: {capabilities: [chat]}"
-    ),
-    "participants.alice.capabilities[1]: `capability.kind` must be a non-empty string": (
-        "alice: {capabilities: [{kind: a}, {kind: 3}]}"
-    ),
-    "participants.alice: expected a mapping, got a list": "alice: []",
-    "participants.alice.tokens: expected a list of tokens, got a string": "alice: {tokens: abc}",
-    "participants.alice.tokens[0]: expected a string, got a number; put it in quotes": "alice: {tokens: [17]}",
-    "participants.alice.tokens[0]: expected a string, got an empty one": "alice: {tokens: ['']}",
-    "participants.alice.tokens[0]: expected a string, got nothing": "alice: {tokens: [~]}",
-    "participants.alice.tokens[1]: expected a string, got a mapping": "alice: {tokens: [x, {kind: a}]}",
-    "participants.alice.command: expected a string, got a list": "alice: {command: [node]}",
-    "participants.alice.args: expected a list of strings, got a string": "alice: {args: --verbose}",
-    "participants.alice.args[0]: expected a string, got a list": "alice: {args: [[a]]}",
-    "participants.alice.args[1]: expected a string, got nothing": "alice: {args: [a, ~]}",
-    "participants.alice.env: expected a mapping, got a list": "alice: {env: [A=b]}",
-    "participants.alice.env.A: expected a string, got a mapping": "alice: {env: {A: {}}}",
-    "participants.alice.auto_start: expected true or false, got a number": "alice: {auto_start: 1}",
-    "participants.alice.auto_start: expected true or false, got a string": "alice: {auto_start: 'true'}",
-    "participants.alice.auto_start: expected true or false, got 'Yes', which is only a string in YAML 1.2": (
-        "alice: {auto_start: Yes}"
-    ),
-    "participants.alice.auto_start: expected true or false, got 'off', which is only a string in YAML 1.2": (
-        "alice: {auto_start: off}"
-    ),
-    "participants.alice.restart_policy: expected one of never, on-failure, always, got 'sometimes'": (
-        "alice: {restart_policy: sometimes}"
-    ),
-    "participants.alice.restart_policy: expected one of never, on-failure, always, got a boolean; put it in quotes": (
-        "alice: {restart_policy: true}"
-    ),
-    "participants.alice.output_log: expected a path, got a boolean; put it in quotes": "alice: {output_log: true}",
-    "participants.alice.mcp_server: `command` is missing": "alice: {mcp_server: {args: [a]}}",
-    "participants.alice.bridge_config.init_timeout: expected a number above 0, got a string": (
-        "alice: {bridge_config: {init_timeout: 30s}}"
-    ),
-    "participants.alice.bridge_config.max_reconnects: expected a whole number of at least 0, got -1": (
-        "alice: {bridge_config: {max_reconnects: -1}}"
-    ),
-    "participants.a/b: not a valid participant id: expected 1 to 128 letters, digits, `.`, `_`, `@`, `:` or `-`": (
-        "a/b: {}"
-    ),
-    "participants.system: the id is reserved for the gateway": "system:",
-    "participants.system:x: the id is reserved for the gateway": "'system:x': {}",
-    "participants.gateway: the id is reserved for the gateway": "gateway: {}",
-}
+WRONG = [
+    ("participants.alice.capabilities", "alice: {capabilities: chat}"),
+    ("participants.alice.capabilities[0]", "alice: {capabilities: [chat]}"),
+    ("participants.alice.capabilities[1]", "alice: {capabilities: [{kind: a}, {kind: 3}]}"),
+    ("participants.alice", "alice: []"),
+    ("participants.alice.tokens", "alice: {tokens: abc}"),
+    ("participants.alice.tokens[0]", "alice: {tokens: [17]}"),
+    ("participants.alice.tokens[0]", "alice: {tokens: ['']}"),
+    ("participants.alice.tokens[0]", "alice: {tokens: [~]}"),
+    ("participants.alice.tokens[1]", "alice: {tokens: [x, {kind: a}]}"),
+    ("participants.alice.command", "alice: {command: [node]}"),
+    ("participants.alice.args", "alice: {args: --verbose}"),
+    ("participants.alice.args[0]", "alice: {args: [[a]]}"),
+    ("participants.alice.args[1]", "alice: {args: [a, ~]}"),
+    ("participants.alice.env", "alice: {env: [A=b]}"),
+    ("participants.alice.env.A", "alice: {env: {A: {}}}"),
+    ("participants.alice.auto_start", "alice: {auto_start: 1}"),
+    ("participants.alice.auto_start", "alice: {auto_start: 'true'}"),
+    ("participants.alice.auto_start", "alice: {auto_start: Yes}"),
+    ("participants.alice.auto_start", "alice: {auto_start: off}"),
+    ("participants.alice.restart_policy", "alice: {restart_policy: sometimes}"),
+    ("participants.alice.restart_policy", "alice: {restart_policy: true}"),
+    ("participants.alice.output_log", "alice: {output_log: true}"),
+    ("participants.alice.mcp_server", "alice: {mcp_server: {args: [a]}}"),
+    ("participants.alice.bridge_config.init_timeout", "alice: {bridge_config: {init_timeout: 30s}}"),
+    ("participants.alice.bridge_config.max_reconnects", "alice: {bridge_config: {max_reconnects: -1}}"),
+    ("participants.a/b", "a/b: {}"),
+    ("participants.system", "system:"),
+    ("participants.system:x", "'system:x': {}"),
+    ("participants.gateway", "gateway: {}"),
+]
 
 
-@pytest.mark.parametrize("problem", WRONG)
-def test_what_is_wrong_with_a_participant_is_said_with_line_and_path(tmp_path: Path, problem: str) -> None:
-    text = f"{SPACE}participants:\n  bob: {{}}\n  {WRONG[problem]}\n"
-    assert refused(tmp_path, text) == f"space.yaml:4: {problem}"
+@pytest.mark.parametrize(("where", "participant"), WRONG)
+def test_an_error_in_a_participant_has_line_and_path(tmp_path: Path, where: str, participant: str) -> None:
+    error = refused(tmp_path, f"{SPACE}participants:\n  bob: {{}}\n  {participant}\n")
+    assert place(error) == (4, where)
 
 
-WRONG_ELSEWHERE = {
-    "gateway: expected a mapping, got a list": "gateway: []",
-    "gateway.host: expected a host name or address, got a number; put it in quotes": "gateway: {host: 127}",
-    "gateway.port: expected a whole number from 0 to 65535, got a string": "gateway: {port: '8080'}",
-    "gateway.port: expected a whole number from 0 to 65535, got 65536": "gateway: {port: 65536}",
-    "gateway.port: expected a whole number from 0 to 65535, got -1": "gateway: {port: -1}",
-    "gateway.port: expected a whole number from 0 to 65535, got a number": "gateway: {port: 80.5}",
-    "gateway.port: expected a whole number from 0 to 65535, got a boolean": "gateway: {port: true}",
-    "gateway.allow_anonymous: expected true or false, got a string": "gateway: {allow_anonymous: maybe}",
-    "gateway.tls: expected a mapping, got a boolean": "gateway: {tls: true}",
-    "gateway.allowed_origins: expected a list of strings, got a string": "gateway: {allowed_origins: '*'}",
-    "gateway.allowed_hosts[0]: expected a string, got a number; put it in quotes": "gateway: {allowed_hosts: [1]}",
-    "gateway.timeouts.idle_seconds: expected a number above 0, got 0": "gateway: {timeouts: {idle_seconds: 0}}",
-    "gateway.trusted_proxies[1]: expected an address or a network such as 10.0.0.0/8": (
-        "gateway: {trusted_proxies: ['127.0.0.1', proxy.example.org]}"
-    ),
-    "gateway.limits.join_bytes: expected a whole number of at least 1, got 0": "gateway: {limits: {join_bytes: 0}}",
-    "gateway.limits.streams: expected a whole number of at least 1, got 0": "gateway: {limits: {streams: 0}}",
-    "gateway.limits.streams: expected a whole number of at least 1, got a number": "gateway: {limits: {streams: 1.5}}",
-    "gateway.limits.frames_per_second: expected a number above 0, got .inf": (
-        "gateway: {limits: {frames_per_second: .inf}}"
-    ),
-    "gateway.limits.envelopes_per_second: expected a number above 0, got .nan": (
-        "gateway: {limits: {envelopes_per_second: .nan}}"
-    ),
-    "gateway.limits.data_queue_bytes: expected a whole number of at least 1, got 0": (
-        "gateway: {limits: {data_queue_bytes: 0}}"
-    ),
-    "gateway.limits.control_queue_bytes: expected a whole number of at least 1, got a string": (
-        "gateway: {limits: {control_queue_bytes: 1M}}"
-    ),
-    "streams.on_owner_disconnect: expected one of close, keep, transfer, got 'drop'": (
-        "streams: {on_owner_disconnect: drop}"
-    ),
-    "streams.owner_grace_seconds: expected a number of at least 0, got -1": "streams: {owner_grace_seconds: -1}",
-    "streams.owner_grace_seconds: expected a number of at least 0, got a boolean": (
-        "streams: {owner_grace_seconds: true}"
-    ),
-    "streams.validate: expected true or false, got 'on', which is only a string in YAML 1.2": "streams: {validate: on}",
-    "journal: expected a mapping, got a string": "journal: always",
-    "journal.sync: expected always, os, or interval:<milliseconds, 1 to 60000>, got 'never'": "journal: {sync: never}",
-    "journal.sync: expected always, os, or interval:<milliseconds, 1 to 60000>, got 'interval:0'": (
-        "journal: {sync: 'interval:0'}"
-    ),
-    "journal.sync: expected always, os, or interval:<milliseconds, 1 to 60000>, got a number; put it in quotes": (
-        "journal: {sync: 50}"
-    ),
-    "journal.segment_bytes: expected a whole number of at least 65536, got 1": "journal: {segment_bytes: 1}",
-    "journal.segment_seconds: expected a number above 0, got 0": "journal: {segment_seconds: 0}",
-    "journal.retention: expected all, or a time such as 30d, 12h, 90m, got '0d'": "journal: {retention: 0d}",
-    "journal.retention: expected all, or a time such as 30d, 12h, 90m, got 'forever'": "journal: {retention: forever}",
-    "journal.on_error: expected one of stop, continue, got 'panic'": "journal: {on_error: panic}",
-    "journal.enabled: expected true or false, got a number": "journal: {enabled: 1}",
-    "pipeline: expected a mapping, got a list": "pipeline: [a]",
-    "defaults.capabilities: expected a list of capabilities, got a mapping": "defaults: {capabilities: {kind: chat}}",
-    "gateway_logging.enabled: expected true or false, got a number": "gateway_logging: {enabled: 1}",
-    "gateway_logging.envelope_history: expected a mapping, got a boolean": "gateway_logging: {envelope_history: true}",
-    "participants: expected a mapping, got a list": "participants: [alice]",
-}
+WRONG_ELSEWHERE = [
+    ("gateway", "gateway: []"),
+    ("gateway.host", "gateway: {host: 127}"),
+    ("gateway.port", "gateway: {port: '8080'}"),
+    ("gateway.port", "gateway: {port: 65536}"),
+    ("gateway.port", "gateway: {port: -1}"),
+    ("gateway.port", "gateway: {port: 80.5}"),
+    ("gateway.port", "gateway: {port: true}"),
+    ("gateway.allow_anonymous", "gateway: {allow_anonymous: maybe}"),
+    ("gateway.tls", "gateway: {tls: true}"),
+    ("gateway.allowed_origins", "gateway: {allowed_origins: '*'}"),
+    ("gateway.allowed_hosts[0]", "gateway: {allowed_hosts: [1]}"),
+    ("gateway.timeouts.idle_seconds", "gateway: {timeouts: {idle_seconds: 0}}"),
+    ("gateway.trusted_proxies[1]", "gateway: {trusted_proxies: ['127.0.0.1', proxy.example.org]}"),
+    ("gateway.limits.join_bytes", "gateway: {limits: {join_bytes: 0}}"),
+    ("gateway.limits.streams", "gateway: {limits: {streams: 0}}"),
+    ("gateway.limits.streams", "gateway: {limits: {streams: 1.5}}"),
+    ("gateway.limits.frames_per_second", "gateway: {limits: {frames_per_second: .inf}}"),
+    ("gateway.limits.envelopes_per_second", "gateway: {limits: {envelopes_per_second: .nan}}"),
+    ("gateway.limits.data_queue_bytes", "gateway: {limits: {data_queue_bytes: 0}}"),
+    ("gateway.limits.control_queue_bytes", "gateway: {limits: {control_queue_bytes: 1M}}"),
+    ("streams.on_owner_disconnect", "streams: {on_owner_disconnect: drop}"),
+    ("streams.owner_grace_seconds", "streams: {owner_grace_seconds: -1}"),
+    ("streams.owner_grace_seconds", "streams: {owner_grace_seconds: true}"),
+    ("streams.validate", "streams: {validate: on}"),
+    ("journal", "journal: always"),
+    ("journal.sync", "journal: {sync: never}"),
+    ("journal.sync", "journal: {sync: 'interval:0'}"),
+    ("journal.sync", "journal: {sync: 50}"),
+    ("journal.segment_bytes", "journal: {segment_bytes: 1}"),
+    ("journal.segment_seconds", "journal: {segment_seconds: 0}"),
+    ("journal.retention", "journal: {retention: 0d}"),
+    ("journal.retention", "journal: {retention: forever}"),
+    ("journal.on_error", "journal: {on_error: panic}"),
+    ("journal.enabled", "journal: {enabled: 1}"),
+    ("pipeline", "pipeline: [a]"),
+    ("defaults.capabilities", "defaults: {capabilities: {kind: chat}}"),
+    ("gateway_logging.enabled", "gateway_logging: {enabled: 1}"),
+    ("gateway_logging.envelope_history", "gateway_logging: {envelope_history: true}"),
+    ("participants", "participants: [alice]"),
+]
 
 
-@pytest.mark.parametrize("problem", WRONG_ELSEWHERE)
-def test_what_is_wrong_with_a_section_is_said_with_line_and_path(tmp_path: Path, problem: str) -> None:
-    text = f"{SPACE}# a line\n{WRONG_ELSEWHERE[problem]}\n"
-    assert refused(tmp_path, text) == f"space.yaml:3: {problem}"
+@pytest.mark.parametrize(("where", "section"), WRONG_ELSEWHERE)
+def test_an_error_in_a_section_has_line_and_path(tmp_path: Path, where: str, section: str) -> None:
+    error = refused(tmp_path, f"{SPACE}# a line\n{section}\n")
+    assert place(error) == (3, where)
 
 
 @pytest.mark.parametrize("field", ["message_bytes", "connections", "writers", "grants", "frame_burst", "desired_ids"])
-def test_every_limit_of_the_core_can_be_set(tmp_path: Path, field: str) -> None:
+def test_every_limit_of_the_core_is_configurable(tmp_path: Path, field: str) -> None:
     limits = space_of(tmp_path, f"gateway: {{limits: {{{field}: 3}}}}\n").settings.limits
     assert getattr(limits, field) == 3
 
 
 @pytest.mark.parametrize(
-    ("text", "problem"),
+    ("text", "line", "where"),
     [
-        ("participants: {}\n", "space.yaml:1: space: `id` is missing"),
-        ("# first\nspace:\n  name: x\n", "space.yaml:2: space: `id` is missing"),
-        ("space:\n  id: 17\n", "space.yaml:2: space.id: expected a space id, got a number; put it in quotes"),
-        ("space: lab\n", "space.yaml:1: space: expected a mapping, got a string"),
-        ("- space\n", "space.yaml:1: expected a mapping, got a list"),
-        ("space\n", "space.yaml:1: expected a mapping, got a string"),
-        *(
-            (
-                f"space:\n  id: {name}\n",
-                "space.yaml:2: space.id: expected 1 to 128 letters, digits, `.`, `_`, `@` or `-`, "
-                "the first a letter or digit",
-            )
-            for name in ("a/b", "-a", "a:b", "'{{SPACE_NAME}}'", "a" * 129)
-        ),
+        ("participants: {}\n", 1, "space"),
+        ("# first\nspace:\n  name: x\n", 2, "space"),
+        ("space:\n  id: 17\n", 2, "space.id"),
+        ("space: lab\n", 1, "space"),
+        ("- space\n", 1, ""),
+        ("space\n", 1, ""),
+        *((f"space:\n  id: {name}\n", 2, "space.id") for name in ("a/b", "-a", "a:b", "'{{SPACE_NAME}}'", "a" * 129)),
     ],
 )
-def test_a_space_without_a_usable_id_is_refused(tmp_path: Path, text: str, problem: str) -> None:
-    assert refused(tmp_path, text) == problem
+def test_a_space_without_a_valid_id_is_refused(tmp_path: Path, text: str, line: int, where: str) -> None:
+    assert place(refused(tmp_path, text)) == (line, where)
 
 
 # ---------------------------------------------------------------------------------------------------- the YAML
@@ -497,35 +458,35 @@ def test_a_space_without_a_usable_id_is_refused(tmp_path: Path, text: str, probl
 
 @pytest.mark.parametrize("text", ["", "\n\n", "# nothing\n", "---\n", "~\n"])
 def test_an_empty_file_is_refused(tmp_path: Path, text: str) -> None:
-    assert refused(tmp_path, text) == "space.yaml:1: the file is empty"
+    assert place(refused(tmp_path, text)) == (1, "")
 
 
 def test_a_missing_file_is_refused_by_name(tmp_path: Path) -> None:
     with pytest.raises(ConfigError) as caught:
         load_config([tmp_path / "none.yaml"], environ={})
-    assert str(caught.value) == f"{tmp_path}/none.yaml: no such file"
+    assert (caught.value.file, caught.value.line) == (tmp_path / "none.yaml", None)
 
 
 def test_a_file_that_cannot_be_read_is_refused_by_name(tmp_path: Path) -> None:
     with pytest.raises(ConfigError) as caught:
         load_config([tmp_path], environ={})
-    assert str(caught.value) == f"{tmp_path}: cannot be read: Is a directory"
+    assert (caught.value.file, caught.value.line) == (tmp_path, None)
 
 
 @pytest.mark.parametrize(
-    ("text", "problem"),
+    ("text", "line"),
     [
-        ("space: {id: lab\nparticipants: {}\n", "2: not YAML: expected ',' or '}', but got ':'"),
-        ("space:\n  id: lab\n name: x\n", "3: not YAML: expected <block end>, but found '<block mapping start>'"),
-        ("space: lab: x\n", "1: not YAML: mapping values are not allowed here"),
-        ("space:\n\t id: x\n", "2: not YAML: found character '\\t' that cannot start any token"),
-        ("space:\n  id: 'lab\n", "3: not YAML: found unexpected end of stream"),
-        ("space:\n  id: \x07\n", "2: the line contains a character that YAML does not allow"),
-        ("space: {id: a}\n---\nspace: {id: b}\n", "2: a second YAML document: use one file for each space"),
+        ("space: {id: lab\nparticipants: {}\n", 2),
+        ("space:\n  id: lab\n name: x\n", 3),
+        ("space: lab: x\n", 1),
+        ("space:\n\t id: x\n", 2),
+        ("space:\n  id: 'lab\n", 3),
+        ("space:\n  id: \x07\n", 2),
+        ("space: {id: a}\n---\nspace: {id: b}\n", 2),
     ],
 )
-def test_what_is_no_yaml_is_refused_with_its_line(tmp_path: Path, text: str, problem: str) -> None:
-    assert refused(tmp_path, text) == f"space.yaml:{problem}"
+def test_invalid_yaml_is_refused_with_its_line(tmp_path: Path, text: str, line: int) -> None:
+    assert place(refused(tmp_path, text)) == (line, "")
 
 
 def test_a_file_that_is_not_utf_8_is_refused_with_its_line(tmp_path: Path) -> None:
@@ -533,49 +494,42 @@ def test_a_file_that_is_not_utf_8_is_refused_with_its_line(tmp_path: Path) -> No
     file.write_bytes(b"space:\n  id: lab\n  name: caf\xe9\n")
     with pytest.raises(ConfigError) as caught:
         load_config([file], environ={})
-    assert str(caught.value) == f"{file}:3: not UTF-8"
+    assert (caught.value.file, caught.value.line) == (file, 3)
 
 
-def test_a_byte_order_mark_is_no_fault(tmp_path: Path) -> None:
+def test_a_byte_order_mark_is_ignored(tmp_path: Path) -> None:
     (tmp_path / "space.yaml").write_bytes(b"\xef\xbb\xbf" + SPACE.encode())
     assert load_config([tmp_path / "space.yaml"], environ={}).spaces[0].name == "lab"
 
 
 @pytest.mark.parametrize(
-    ("text", "problem"),
+    ("text", "line", "where"),
     [
-        ("space: {id: a}\nspace: {id: b}\n", "2: space: duplicate key, first used in line 1"),
-        (
-            "space: {id: a}\nparticipants:\n  bob: {}\n  bob:\n    fifo: true\n",
-            "4: participants.bob: duplicate key, first used in line 3",
-        ),
+        ("space: {id: a}\nspace: {id: b}\n", 2, "space"),
+        ("space: {id: a}\nparticipants:\n  bob: {}\n  bob:\n    fifo: true\n", 4, "participants.bob"),
     ],
 )
-def test_a_key_that_stands_twice_is_refused(tmp_path: Path, text: str, problem: str) -> None:
-    assert refused(tmp_path, text) == f"space.yaml:{problem}"
+def test_a_duplicate_key_is_refused(tmp_path: Path, text: str, line: int, where: str) -> None:
+    assert place(refused(tmp_path, text)) == (line, where)
 
 
-@pytest.mark.parametrize(
-    ("key", "got"), [("17", "a number"), ("true", "a boolean"), ("~", "nothing"), ("[a]", "a list")]
-)
-def test_a_key_is_a_string(tmp_path: Path, key: str, got: str) -> None:
-    text = f"{SPACE}participants:\n  ? {key}\n  : {{}}\n"
-    expected = f"space.yaml:3: participants: expected a string as key, got {got}; put it in quotes"
-    assert refused(tmp_path, text) == expected
+@pytest.mark.parametrize("key", ["17", "true", "~", "[a]"])
+def test_a_key_is_a_string(tmp_path: Path, key: str) -> None:
+    assert place(refused(tmp_path, f"{SPACE}participants:\n  ? {key}\n  : {{}}\n")) == (3, "participants")
 
 
 def test_a_key_cannot_break_the_line_that_names_it(tmp_path: Path) -> None:
     text = f'{SPACE}participants: {{"a\\nb\\e[0m": {{}}}}\n'
-    assert refused(tmp_path, text).startswith(r"space.yaml:2: participants.'a\nb\x1b[0m': not a valid participant id")
+    assert place(refused(tmp_path, text)) == (2, r"participants.'a\nb\x1b[0m'")
 
 
-def test_an_anchor_and_its_aliases_say_the_same(tmp_path: Path) -> None:
+def test_an_alias_has_the_value_of_its_anchor(tmp_path: Path) -> None:
     text = "participants:\n  a: {capabilities: &all [{kind: '*'}]}\n  b: {capabilities: *all}\n"
     settings = space_of(tmp_path, text).settings
     assert settings.participants["a"] == settings.participants["b"] != None  # noqa: E711
 
 
-def test_what_is_merged_stands_behind_what_is_written_out(tmp_path: Path) -> None:
+def test_merged_keys_do_not_replace_explicit_ones(tmp_path: Path) -> None:
     text = (
         "participants:\n  a: &a {command: x, type: local, auto_connect: true}\n  b: &b {command: y, auto_start: true}\n"
         "  c: {<<: [*a, *b], auto_connect: false}\n  d: {<<: *b}\n"
@@ -588,27 +542,27 @@ def test_what_is_merged_stands_behind_what_is_written_out(tmp_path: Path) -> Non
 
 def test_only_mappings_can_be_merged(tmp_path: Path) -> None:
     text = f"{SPACE}participants:\n  a: {{<<: [x]}}\n"
-    assert refused(tmp_path, text) == "space.yaml:3: participants.a: expected a mapping after <<, got a string"
+    assert place(refused(tmp_path, text)) == (3, "participants.a")
 
 
-def test_a_small_file_cannot_stand_for_a_large_one(tmp_path: Path) -> None:
+def test_aliases_cannot_expand_a_small_file_without_limit(tmp_path: Path) -> None:
     lines = ["a0: &a0 [x, x, x, x, x, x, x, x, x, x]"]
     lines += [f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]" for n in range(1, 30)]
-    assert refused(tmp_path, "\n".join(lines)) == "space.yaml:5: a4: more than 100000 values, aliases counted"
+    assert place(refused(tmp_path, "\n".join(lines))) == (5, "a4")
 
 
-def test_a_file_cannot_be_nested_without_end(tmp_path: Path) -> None:
-    assert "nested deeper than 64 levels" in refused(tmp_path, "a: " + "[" * (MAX_YAML_DEPTH + 10))
-    assert "an alias without its anchor" in refused(tmp_path, "a: &a [*a]")
+def test_the_depth_of_a_file_is_limited(tmp_path: Path) -> None:
+    for text in ("a: " + "[" * (MAX_YAML_DEPTH + 10), "a: &a [*a]"):
+        assert refused(tmp_path, text).line == 1
 
 
-def test_scalars_mean_what_yaml_1_2_says(tmp_path: Path) -> None:
+def test_scalars_have_the_meaning_of_yaml_1_2(tmp_path: Path) -> None:
     text = (
         "[yes, no, on, 012, 0o14, 0x1F, +7, -7, 1_000, 12e03, .5, 5., -.inf, 2020-01-01, ~, null, '', True, FALSE,"
         " '7', !!str 7, ! 7, 12:30, 1.2.3]"
     )
-    place = read_yaml(written(tmp_path, text))
-    assert place.node.plain() == [
+    document = read_yaml(written(tmp_path, text))
+    assert document.node.plain() == [
         *(
             "yes",
             "no",
@@ -632,9 +586,9 @@ def test_scalars_mean_what_yaml_1_2_says(tmp_path: Path) -> None:
     ]
 
 
-def test_a_longer_row_of_digits_than_any_number_has_is_a_string(tmp_path: Path) -> None:
+def test_too_many_digits_are_a_string(tmp_path: Path) -> None:
     text = "gateway: {limits: {frames_per_second: %s}}\n" % ("9" * 5000)
-    assert "expected a number above 0, got a string" in refused(tmp_path, SPACE + text)
+    assert refused(tmp_path, SPACE + text).where == "gateway.limits.frames_per_second"
     assert space_of(tmp_path, text.replace("9" * 5000, "9" * 200)).settings.limits.frames_per_second == int("9" * 200)
 
 
@@ -654,7 +608,7 @@ def test_any_text_is_a_configuration_or_one_clear_line(tmp_path: Path, text: str
 # ---------------------------------------------------------------------------------------------------- warnings
 
 
-def test_keys_that_nobody_knows_are_warned_about_by_name_file_and_line(tmp_path: Path) -> None:
+def test_unknown_keys_cause_warnings_with_name_file_and_line(tmp_path: Path) -> None:
     text = """\
 space: {id: lab, colour: red}
 participants:
@@ -695,22 +649,22 @@ def test_a_journal_is_synced_as_configured(tmp_path: Path, written: str, mode: s
 
 
 @pytest.mark.parametrize(("written", "seconds"), [("all", None), ("90s", 90), ("2m", 120), ("12h", 43_200)])
-def test_a_journal_is_kept_as_long_as_configured(tmp_path: Path, written: str, seconds: float | None) -> None:
+def test_the_retention_of_a_journal_is_configurable(tmp_path: Path, written: str, seconds: float | None) -> None:
     (space,) = configured(tmp_path, SPACE + f"journal: {{retention: {written}}}\n").spaces
     assert space.journal.retention_seconds == seconds
 
 
 @pytest.mark.parametrize("written", ["{to: 'kafka://a:1,b:2/lab'}", "{to: 'kafka://a:1,b:2', topic: lab}"])
-def test_a_journal_is_shipped_where_it_says(tmp_path: Path, written: str) -> None:
+def test_the_target_of_shipping_is_configurable(tmp_path: Path, written: str) -> None:
     (space,) = configured(tmp_path, SPACE + f"journal: {{kafka: {written}}}\n").spaces
     assert str(space.journal.kafka) == "kafka://a:1,b:2/lab"
 
 
-def test_keys_that_later_parts_read_are_left_to_them(tmp_path: Path) -> None:
+def test_keys_of_the_pipeline_cause_no_warnings(tmp_path: Path) -> None:
     assert configured(tmp_path, SPACE + "pipeline: {thing: 2}\n").warnings == ()
 
 
-def test_a_default_participant_that_is_nobody_is_warned_about(tmp_path: Path) -> None:
+def test_an_unknown_default_participant_causes_a_warning(tmp_path: Path) -> None:
     (warning,) = configured(tmp_path, "space: {id: lab, default_participant: zoe}\n").warnings
     assert warning.endswith("space.yaml:1: space: default_participant 'zoe' is not among the participants")
 
@@ -719,7 +673,7 @@ def test_a_default_participant_that_is_nobody_is_warned_about(tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("word", ["true", "1", "yes", "on", "TRUE", "On", " yes "])
-def test_the_environment_can_switch_a_log_on(tmp_path: Path, word: str) -> None:
+def test_the_environment_can_enable_a_log(tmp_path: Path, word: str) -> None:
     text = "gateway_logging: {enabled: false, capability_decisions: {enabled: false}}\n"
     assert space_of(tmp_path, text).logging == LoggingConfig(envelope_history=False, capability_decisions=False)
     one = space_of(tmp_path, text, GATEWAY_LOGGING=word).logging
@@ -729,22 +683,21 @@ def test_the_environment_can_switch_a_log_on(tmp_path: Path, word: str) -> None:
 
 
 @pytest.mark.parametrize("word", ["false", "0", "no", "off", "OFF", "False"])
-def test_the_environment_can_switch_a_log_off(tmp_path: Path, word: str) -> None:
+def test_the_environment_can_disable_a_log(tmp_path: Path, word: str) -> None:
     none = LoggingConfig(envelope_history=False, capability_decisions=False)
     assert space_of(tmp_path, "", ENVELOPE_HISTORY=word).logging == LoggingConfig(envelope_history=False)
     assert space_of(tmp_path, "", CAPABILITY_DECISIONS=word).logging == LoggingConfig(capability_decisions=False)
     assert space_of(tmp_path, "", GATEWAY_LOGGING=word, ENVELOPE_HISTORY="true").logging == none
 
 
-def test_both_logs_are_written_unless_something_says_otherwise(tmp_path: Path) -> None:
+def test_both_logs_are_enabled_by_default(tmp_path: Path) -> None:
     assert space_of(tmp_path, "").logging == LoggingConfig(envelope_history=True, capability_decisions=True)
     assert space_of(tmp_path, "", GATEWAY_LOGGING="").logging == LoggingConfig()
 
 
 @pytest.mark.parametrize("variable", ["GATEWAY_LOGGING", "ENVELOPE_HISTORY", "CAPABILITY_DECISIONS"])
-def test_another_word_in_the_environment_is_refused(tmp_path: Path, variable: str) -> None:
-    expected = f"environment variable {variable}: expected true, 1, yes, on, false, 0, no or off"
-    assert refused(tmp_path, SPACE, **{variable: "perhaps"}) == expected
+def test_an_invalid_value_in_the_environment_is_refused(tmp_path: Path, variable: str) -> None:
+    assert refused(tmp_path, SPACE, **{variable: "perhaps"}).where == f"environment variable {variable}"
 
 
 # ------------------------------------------------------------------------------------------------------ secrets
@@ -753,22 +706,21 @@ def test_another_word_in_the_environment_is_refused(tmp_path: Path, variable: st
 def test_a_token_of_two_participants_is_refused_without_being_shown(tmp_path: Path) -> None:
     alice, bob = f"  alice:\n    tokens: [{SECRET}]\n", f"  bob:\n    tokens:\n      - other\n      - {SECRET}\n"
     text = f"{SPACE}participants:\n{alice}{bob}"
-    message = refused(tmp_path, text)
-    assert SECRET not in message
-    assert message == (
-        "space.yaml:8: participants.bob.tokens[1]: the same token as "
-        "space.yaml:4: participants.alice.tokens[0]: each participant needs its own"
-    )
+    error = refused(tmp_path, text)
+    assert place(error) == (8, "participants.bob.tokens[1]")
+    assert "participants.alice.tokens[0]" in error.problem
+    assert SECRET not in str(error)
 
 
 def test_a_token_of_two_spaces_is_refused(tmp_path: Path) -> None:
     text = "space: {id: %s}\nparticipants: {alice: {tokens: [x]}}\n"
     files = [written(tmp_path, text % name, f"{name}/space.yaml") for name in ("a", "b")]
-    with pytest.raises(ConfigError, match="each participant needs its own"):
+    with pytest.raises(ConfigError) as caught:
         load_config(files, environ={})
+    assert (caught.value.file, caught.value.where) == (files[1], "participants.alice.tokens[0]")
 
 
-def test_a_token_may_stand_twice_with_the_same_participant(tmp_path: Path) -> None:
+def test_a_token_may_be_repeated_for_the_same_participant(tmp_path: Path) -> None:
     assert participant_of(tmp_path, "{tokens: [x, x]}").tokens == ("x", "x")
 
 
@@ -820,15 +772,15 @@ journal: {{kafka: {{to: 'kafka://a:1/lab', password: {SECRET}}}}}
         f"&{SECRET} &{SECRET} x",
     ],
 )
-def test_no_error_quotes_what_stands_where_tokens_belong(tmp_path: Path, tokens: str) -> None:
-    message = refused(tmp_path, f"{SPACE}participants:\n  alice:\n    tokens: {tokens}\n")
-    assert "s3cret" not in message
-    assert message.startswith("space.yaml:")
+def test_no_error_quotes_the_values_of_tokens(tmp_path: Path, tokens: str) -> None:
+    error = refused(tmp_path, f"{SPACE}participants:\n  alice:\n    tokens: {tokens}\n")
+    assert "s3cret" not in str(error)
+    assert error.file == tmp_path / "space.yaml"
 
 
-def test_a_participant_called_tokens_is_named_like_any_other(tmp_path: Path) -> None:
+def test_a_participant_called_tokens_is_named_in_errors(tmp_path: Path) -> None:
     text = f"{SPACE}participants: {{tokens: {{env: {{A: []}}}}}}\n"
-    assert refused(tmp_path, text) == "space.yaml:2: participants.tokens.env.A: expected a string, got a list"
+    assert place(refused(tmp_path, text)) == (2, "participants.tokens.env.A")
 
 
 RULES = """\
@@ -842,7 +794,7 @@ approvals:
 """
 
 
-def test_rules_say_which_requests_need_whose_votes(tmp_path: Path) -> None:
+def test_rules_of_approvals_are_read(tmp_path: Path) -> None:
     config = configured(tmp_path, SPACE + RULES)
     first, second = config.spaces[0].settings.approvals
     assert (first.deciders, first.quorum, first.not_proposer) == (("alice", "carol"), 2, False)
@@ -854,16 +806,16 @@ def test_rules_say_which_requests_need_whose_votes(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("rule", "problem"),
+    ("rule", "where"),
     [
-        ("{deciders: [a]}", "approvals[0]: `match` is missing"),
-        ("{match: {}}", "approvals[0]: `deciders` is missing"),
-        ("{match: {}, deciders: []}", "approvals[0].deciders: expected at least one participant"),
-        ("{match: {}, deciders: [a], quorum: 2}", "approvals[0].quorum: expected a whole number from 1 to 1, got 2"),
-        ("{match: {}, deciders: [a], not_propser: 1}", "approvals[0].not_propser: unknown key; expected deciders, "),
-        ("{match: {kind: chat}, deciders: [a]}", "approvals[0].match.kind: unknown key; expected payload, to"),
-        ("{match: {payload: x}, deciders: [a]}", "approvals[0].match: `match.payload` must be an object"),
+        ("{deciders: [a]}", "approvals[0]"),
+        ("{match: {}}", "approvals[0]"),
+        ("{match: {}, deciders: []}", "approvals[0].deciders"),
+        ("{match: {}, deciders: [a], quorum: 2}", "approvals[0].quorum"),
+        ("{match: {}, deciders: [a], not_propser: 1}", "approvals[0].not_propser"),
+        ("{match: {kind: chat}, deciders: [a]}", "approvals[0].match.kind"),
+        ("{match: {payload: x}, deciders: [a]}", "approvals[0].match"),
     ],
 )
-def test_a_rule_that_is_not_understood_is_refused(tmp_path: Path, rule: str, problem: str) -> None:
-    assert problem in refused(tmp_path, f"{SPACE}approvals:\n- {rule}\n")
+def test_an_invalid_rule_is_refused(tmp_path: Path, rule: str, where: str) -> None:
+    assert refused(tmp_path, f"{SPACE}approvals:\n- {rule}\n").where == where

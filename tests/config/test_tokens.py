@@ -1,4 +1,4 @@
-"""Who holds which token: every source of one, what files it is kept in, and that its text is never shown."""
+"""The holders of tokens: the sources of a token, its file, and that its text is never shown."""
 
 import hashlib
 import os
@@ -17,7 +17,7 @@ from mew.config.tokens import MAX_TOKEN_BYTES, TokenFolder, TokenStore, environm
 from mew.protocol import Identity, Tokens
 from mew.protocol.errors import InternalError
 
-SECRET = "s3cret-of-somebody"
+SECRET = "s3cret-of-a-participant"
 ALICE = Identity("lab", "alice")
 
 
@@ -37,7 +37,7 @@ def tokens_of(directory: Path) -> Path:
 
 
 def keep(directory: Path, name: str, text: str | bytes, mode: int = 0o600) -> Path:
-    """A file in the folder of tokens, as a person or another program would have put it there."""
+    """Write a file to the folder of tokens, as a person or another program could do."""
     folder = tokens_of(directory)
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     file = folder / name
@@ -53,7 +53,7 @@ def mode(path: Path) -> int:
 # ------------------------------------------------------------------------------------------------- the sources
 
 
-def test_a_participant_without_a_token_is_given_one_in_its_file(tmp_path: Path) -> None:
+def test_a_participant_without_a_token_gets_one_in_its_file(tmp_path: Path) -> None:
     tokens = store(tmp_path)
     stored = (tokens_of(tmp_path) / "alice.token").read_text(encoding="utf-8")
     assert len(stored) >= 43
@@ -63,7 +63,7 @@ def test_a_participant_without_a_token_is_given_one_in_its_file(tmp_path: Path) 
     assert tokens.warnings == ()
 
 
-def test_the_folder_and_its_files_are_the_owners_alone_and_out_of_git(tmp_path: Path) -> None:
+def test_the_folder_and_its_files_are_private_and_ignored_by_git(tmp_path: Path) -> None:
     before = os.umask(0)
     try:
         store(tmp_path)
@@ -75,7 +75,7 @@ def test_the_folder_and_its_files_are_the_owners_alone_and_out_of_git(tmp_path: 
     assert sorted(path.name for path in folder.iterdir()) == [".gitignore", "alice.token"]
 
 
-def test_a_generated_token_can_be_given_on_a_command_line(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_generated_token_is_valid_on_a_command_line(monkeypatch: pytest.MonkeyPatch) -> None:
     values = iter(["-looks-like-an-option", "--so-does-this", "good-one"])
     monkeypatch.setattr("mew.config.tokens.secrets.token_urlsafe", lambda _: next(values))
     assert auth.new_token() == "good-one"
@@ -85,13 +85,13 @@ def test_a_generated_token_survives_a_restart(tmp_path: Path) -> None:
     assert store(tmp_path).token_for("lab", "alice") == store(tmp_path).token_for("lab", "alice")
 
 
-def test_two_participants_are_given_two_tokens(tmp_path: Path) -> None:
+def test_two_participants_get_different_tokens(tmp_path: Path) -> None:
     tokens = store(tmp_path, "{alice: {}, bob: }")
     assert tokens.token_for("lab", "alice") != tokens.token_for("lab", "bob")
     assert tokens.identify(tokens.token_for("lab", "bob")) == Identity("lab", "bob")
 
 
-def test_the_tokens_of_every_source_are_valid_together_and_a_child_is_given_the_first(tmp_path: Path) -> None:
+def test_the_tokens_of_all_sources_are_valid_and_a_child_gets_the_first(tmp_path: Path) -> None:
     keep(tmp_path, "alice.token", "kept\n")
     tokens = store(tmp_path, "{alice: {tokens: [written, also]}}", MEW_TOKEN_ALICE="exported")
     assert [tokens.identify(item) for item in ("exported", "written", "also", "kept")] == [ALICE] * 4
@@ -106,20 +106,20 @@ def test_nothing_is_written_for_a_participant_that_has_a_token(tmp_path: Path, e
     assert not (tmp_path / ".mew").exists()
 
 
-def test_an_empty_variable_is_no_token(tmp_path: Path) -> None:
+def test_an_empty_variable_is_not_a_token(tmp_path: Path) -> None:
     tokens = store(tmp_path, MEW_TOKEN_ALICE=" ")
     assert tokens.identify(" ") is None
     assert tokens.identify("") is None
     assert (tokens_of(tmp_path) / "alice.token").exists()
 
 
-def test_one_token_in_two_sources_of_one_participant_is_no_fault(tmp_path: Path) -> None:
+def test_the_same_token_in_two_sources_of_a_participant_is_allowed(tmp_path: Path) -> None:
     keep(tmp_path, "alice.token", "same")
     tokens = store(tmp_path, "{alice: {tokens: [same]}}", MEW_TOKEN_ALICE="same")
     assert tokens.identify("same") == ALICE
 
 
-def test_an_unknown_token_is_nobodys(tmp_path: Path) -> None:
+def test_an_unknown_token_has_no_holder(tmp_path: Path) -> None:
     tokens: Tokens = store(tmp_path, "{alice: {tokens: [written]}}")
     digest = hashlib.sha256(b"written").hexdigest()
     for token in ("", "writte", "writtenn", "WRITTEN", "é", "\ud800", digest):
@@ -134,26 +134,28 @@ def test_an_unknown_token_is_nobodys(tmp_path: Path) -> None:
         ("Al.ice@home:1", "MEW_TOKEN_AL_ICE_HOME_1"),
     ],
 )
-def test_a_participants_variable_has_its_id_in_capitals(tmp_path: Path, participant: str, variable: str) -> None:
+def test_the_variable_of_a_participant_has_its_id_in_capitals(tmp_path: Path, participant: str, variable: str) -> None:
     assert environment_variable(participant) == variable
     tokens = store(tmp_path, f"{{'{participant}': {{}}}}", **{variable: "exported"})
     assert tokens.identify("exported") == Identity("lab", participant)
 
 
-def test_a_variable_that_is_two_participants_is_refused_and_names_both(tmp_path: Path) -> None:
+def test_an_ambiguous_variable_is_refused_with_both_participants(tmp_path: Path) -> None:
     people = "{a-b: {tokens: [x]}, a_b: {tokens: [y]}}"
     assert store(tmp_path, people).identify("x") == Identity("lab", "a-b")
     with pytest.raises(ConfigError) as caught:
         store(tmp_path, people, MEW_TOKEN_A_B=SECRET)
-    assert str(caught.value) == (
-        "environment variable MEW_TOKEN_A_B: would be the token of both 'a-b' of space 'lab' and 'a_b' of space 'lab'"
-    )
+    assert caught.value.where == "environment variable MEW_TOKEN_A_B"
+    assert all(repr(name) in caught.value.problem for name in ("a-b", "a_b"))
+    assert SECRET not in str(caught.value)
 
 
 def test_a_variable_for_the_same_id_in_two_spaces_is_refused(tmp_path: Path) -> None:
     spaces = [space(tmp_path / name, space_id=name) for name in ("one", "two")]
-    with pytest.raises(ConfigError, match="'alice' of space 'one' and 'alice' of space 'two'"):
+    with pytest.raises(ConfigError) as caught:
         TokenStore(spaces, environ={"MEW_TOKEN_ALICE": SECRET})
+    assert caught.value.where == "environment variable MEW_TOKEN_ALICE"
+    assert all(repr(name) in caught.value.problem for name in ("one", "two"))
 
 
 def test_a_token_belongs_to_one_space(tmp_path: Path) -> None:
@@ -164,14 +166,14 @@ def test_a_token_belongs_to_one_space(tmp_path: Path) -> None:
     assert (tokens_of(tmp_path / "two") / "alice.token").exists()
 
 
-def test_the_token_of_nobody_cannot_be_asked_for(tmp_path: Path) -> None:
+def test_an_unknown_participant_has_no_token(tmp_path: Path) -> None:
     tokens = store(tmp_path)
-    with pytest.raises(ConfigError, match="'zoe' has no token in space 'lab'"):
+    with pytest.raises(ConfigError, match="'zoe'"):
         tokens.token_for("lab", "zoe")
 
 
 @pytest.mark.parametrize("other", ["bob.token", "eve.observer", "alice.observer"])
-def test_a_token_of_two_holders_is_refused_by_its_sources(tmp_path: Path, other: str) -> None:
+def test_a_token_of_two_holders_is_refused_with_both_sources(tmp_path: Path, other: str) -> None:
     file = keep(tmp_path, other, SECRET)
     with pytest.raises(ConfigError) as caught:
         store(tmp_path, f"{{alice: {{tokens: [{SECRET}]}}}}")
@@ -183,14 +185,14 @@ def test_a_token_of_two_holders_is_refused_by_its_sources(tmp_path: Path, other:
 # ------------------------------------------------------------------------------------------ observers and guests
 
 
-def test_an_observers_file_makes_an_observer(tmp_path: Path) -> None:
+def test_the_file_of_an_observer_identifies_an_observer(tmp_path: Path) -> None:
     keep(tmp_path, "alice.observer", "looking")
     tokens = store(tmp_path, "{alice: {tokens: [written]}}")
     assert tokens.identify("looking") == Identity("lab", "alice", observer=True)
     assert tokens.token_for("lab", "alice") == "written"
 
 
-def test_an_observers_token_is_made_in_a_file_of_its_own(tmp_path: Path) -> None:
+def test_the_token_of_an_observer_is_created_in_a_separate_file(tmp_path: Path) -> None:
     folder = TokenFolder(tmp_path)
     token = folder.obtain("screen", observer=True)
     assert mode(tokens_of(tmp_path) / "screen.observer") == 0o600
@@ -198,7 +200,7 @@ def test_an_observers_token_is_made_in_a_file_of_its_own(tmp_path: Path) -> None
     assert store(tmp_path).identify(token) == Identity("lab", "screen", observer=True)
 
 
-def test_an_invited_participant_is_issued_the_same_token_each_time(tmp_path: Path) -> None:
+def test_an_invited_participant_gets_the_same_token_each_time(tmp_path: Path) -> None:
     tokens = store(tmp_path)
     token = tokens.issue("lab", "guest:1")
     assert tokens.issue("lab", "guest:1") == token
@@ -214,19 +216,19 @@ def test_an_invitation_survives_a_restart(tmp_path: Path) -> None:
     assert again.token_for("lab", "guest") == token
 
 
-def test_a_configured_participant_is_issued_what_its_child_would_get(tmp_path: Path) -> None:
+def test_a_configured_participant_is_issued_the_token_of_its_child(tmp_path: Path) -> None:
     tokens = store(tmp_path, "{alice: {tokens: [written]}}", MEW_TOKEN_ALICE="exported")
     assert tokens.issue("lab", "alice") == "exported"
 
 
-def test_a_file_that_another_process_made_meanwhile_is_taken_over(tmp_path: Path) -> None:
+def test_a_file_that_another_process_created_is_used(tmp_path: Path) -> None:
     tokens = store(tmp_path)
     keep(tmp_path, "guest.token", "others")
     assert tokens.issue("lab", "guest") == "others"
     assert tokens.identify("others") == Identity("lab", "guest")
 
 
-def test_a_file_made_meanwhile_with_somebody_elses_token_is_refused(tmp_path: Path) -> None:
+def test_a_new_file_with_the_token_of_another_holder_is_refused(tmp_path: Path) -> None:
     tokens = store(tmp_path, f"{{alice: {{tokens: [{SECRET}]}}}}")
     keep(tmp_path, "guest.token", SECRET)
     with pytest.raises(InternalError) as caught:
@@ -236,31 +238,32 @@ def test_a_file_made_meanwhile_with_somebody_elses_token_is_refused(tmp_path: Pa
 
 
 @pytest.mark.parametrize("name", ["../alice", "a/b", "", ".hidden", "system", "a b", "a" * 129])
-def test_no_file_is_made_for_what_is_no_id(tmp_path: Path, name: str) -> None:
+def test_an_invalid_id_creates_no_file(tmp_path: Path, name: str) -> None:
     tokens = store(tmp_path, "{alice: {tokens: [x]}}")
     with pytest.raises(InternalError):
         tokens.issue("lab", name)
     assert not (tmp_path / ".mew").exists()
 
 
-def test_where_no_token_can_be_kept_an_invitation_fails_as_a_refusal(tmp_path: Path) -> None:
+def test_if_a_token_cannot_be_stored_an_invitation_is_refused(tmp_path: Path) -> None:
     tokens = store(tmp_path, "{alice: {tokens: [x]}}")
     (tmp_path / ".mew").write_text("in the way", encoding="utf-8")
     with pytest.raises(InternalError) as caught:
         tokens.issue("lab", "guest")
-    assert caught.value.payload() == {"error": "internal_error", "message": "no token can be kept for 'guest'"}
-    assert str(caught.value.__cause__).startswith(f"{tmp_path}/.mew/tokens/guest.token: the token cannot be written")
+    assert isinstance(caught.value.__cause__, ConfigError)
+    assert caught.value.__cause__.file == tokens_of(tmp_path) / "guest.token"
+    assert str(tmp_path) not in str(caught.value)
 
 
-def test_where_no_token_can_be_kept_the_start_fails_with_one_line(tmp_path: Path) -> None:
+def test_if_a_token_cannot_be_stored_the_start_fails(tmp_path: Path) -> None:
     (tmp_path / ".mew").mkdir()
     tokens_of(tmp_path).write_text("in the way", encoding="utf-8")
     with pytest.raises(ConfigError) as caught:
         store(tmp_path)
-    assert str(caught.value) == f"{tokens_of(tmp_path)}: cannot be read: Not a directory"
+    assert caught.value.file == tokens_of(tmp_path)
 
 
-def test_of_many_that_make_a_token_at_once_one_does_and_all_have_it(tmp_path: Path) -> None:
+def test_concurrent_requests_create_one_token(tmp_path: Path) -> None:
     count = 16
     together = Barrier(count)
 
@@ -274,11 +277,11 @@ def test_of_many_that_make_a_token_at_once_one_does_and_all_have_it(tmp_path: Pa
     assert sorted(path.name for path in tokens_of(tmp_path).iterdir()) == [".gitignore", "alice.token"]
 
 
-# ----------------------------------------------------------------------------------------------- odd files
+# ----------------------------------------------------------------------------------------------- unusual files
 
 
 @pytest.mark.parametrize("text", ["", "\n", "two words", "a\nb\n", b"\xff\xfe", "x" * (MAX_TOKEN_BYTES + 1)])
-def test_a_file_without_one_token_is_ignored_and_warned_about(tmp_path: Path, text: str | bytes) -> None:
+def test_a_file_without_exactly_one_token_is_ignored_with_a_warning(tmp_path: Path, text: str | bytes) -> None:
     file = keep(tmp_path, "guest.token", text)
     tokens = store(tmp_path)
     assert tokens.warnings == (f"{file}: ignored: expected exactly one token",)
@@ -290,34 +293,34 @@ def test_a_token_may_be_as_long_as_its_file_may(tmp_path: Path) -> None:
     assert store(tmp_path).identify("x" * MAX_TOKEN_BYTES) == Identity("lab", "guest")
 
 
-def test_an_empty_file_of_a_participant_that_needs_it_is_refused(tmp_path: Path) -> None:
+def test_an_empty_file_of_a_participant_without_another_token_is_refused(tmp_path: Path) -> None:
     file = keep(tmp_path, "alice.token", "")
     with pytest.raises(ConfigError) as caught:
         store(tmp_path)
-    assert str(caught.value) == f"{file}: contains no token: write one to the file, or delete the file"
+    assert caught.value.file == file
 
 
 @pytest.mark.parametrize("name", ["-x.token", "system.token", "gateway.observer", "a b.token"])
-def test_a_file_whose_name_is_no_id_is_ignored_and_warned_about(tmp_path: Path, name: str) -> None:
+def test_a_file_with_an_invalid_name_is_ignored_with_a_warning(tmp_path: Path, name: str) -> None:
     file = keep(tmp_path, name, SECRET)
     tokens = store(tmp_path)
     assert tokens.identify(SECRET) is None
     assert tokens.warnings == (f"{file}: ignored: {file.stem!r} is not a valid participant or observer id",)
 
 
-def test_other_files_in_the_folder_are_none_of_our_business(tmp_path: Path) -> None:
+def test_other_files_in_the_folder_are_ignored(tmp_path: Path) -> None:
     for name in ("README", ".token", "alice.token.bak", "notes.txt"):
         keep(tmp_path, name, SECRET, mode=0o644)
     tokens = store(tmp_path)
     assert (tokens.identify(SECRET), tokens.warnings) == (None, ())
 
 
-def test_an_id_with_dots_is_not_cut_short(tmp_path: Path) -> None:
+def test_an_id_may_contain_dots(tmp_path: Path) -> None:
     keep(tmp_path, "a.token.observer.token", "odd")
     assert store(tmp_path).identify("odd") == Identity("lab", "a.token.observer")
 
 
-def test_a_pipe_or_a_folder_in_a_tokens_place_does_not_stop_the_gateway(tmp_path: Path) -> None:
+def test_a_pipe_or_a_folder_instead_of_a_token_is_ignored(tmp_path: Path) -> None:
     file = keep(tmp_path, "x.token", "")
     file.unlink()
     os.mkfifo(file)
@@ -328,7 +331,7 @@ def test_a_pipe_or_a_folder_in_a_tokens_place_does_not_stop_the_gateway(tmp_path
     )
 
 
-def test_a_token_may_be_a_link_to_where_secrets_are_mounted(tmp_path: Path) -> None:
+def test_a_token_may_be_a_link_to_a_mounted_secret(tmp_path: Path) -> None:
     tokens_of(tmp_path).mkdir(mode=0o700, parents=True)
     mounted = tmp_path / "mounted"
     mounted.write_text("secret\n", encoding="utf-8")
@@ -338,7 +341,7 @@ def test_a_token_may_be_a_link_to_where_secrets_are_mounted(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("open_mode", [0o640, 0o604, 0o644, 0o660])
-def test_a_file_that_others_can_read_is_warned_about_by_name(tmp_path: Path, open_mode: int) -> None:
+def test_a_file_that_others_can_read_causes_a_warning(tmp_path: Path, open_mode: int) -> None:
     file = keep(tmp_path, "alice.token", SECRET, mode=open_mode)
     tokens = store(tmp_path)
     assert tokens.warnings == (f"{file}: other users can read it: run `chmod 600` on it",)
@@ -346,7 +349,7 @@ def test_a_file_that_others_can_read_is_warned_about_by_name(tmp_path: Path, ope
     assert mode(file) == open_mode
 
 
-def test_a_folder_that_others_can_look_into_is_warned_about_by_name(tmp_path: Path) -> None:
+def test_a_folder_that_others_can_read_causes_a_warning(tmp_path: Path) -> None:
     keep(tmp_path, "alice.token", SECRET)
     tokens_of(tmp_path).chmod(0o755)
     assert store(tmp_path).warnings == (f"{tokens_of(tmp_path)}: other users can read it: run `chmod 700` on it",)
@@ -355,7 +358,7 @@ def test_a_folder_that_others_can_look_into_is_warned_about_by_name(tmp_path: Pa
 # --------------------------------------------------------------------------------------------------- reloading
 
 
-def test_a_rotated_token_is_lost_and_the_new_one_valid(tmp_path: Path) -> None:
+def test_a_rotated_token_is_invalid_and_the_new_one_is_valid(tmp_path: Path) -> None:
     keep(tmp_path, "alice.token", "old")
     tokens = store(tmp_path)
     keep(tmp_path, "alice.token", "new")
@@ -365,7 +368,7 @@ def test_a_rotated_token_is_lost_and_the_new_one_valid(tmp_path: Path) -> None:
     assert tokens.token_for("lab", "alice") == "new"
 
 
-def test_a_revoked_token_is_lost_and_none_is_made_in_its_place(tmp_path: Path) -> None:
+def test_a_revoked_token_is_invalid_and_not_replaced(tmp_path: Path) -> None:
     tokens = store(tmp_path)
     token = tokens.token_for("lab", "alice")
     file = tokens_of(tmp_path) / "alice.token"
@@ -373,11 +376,11 @@ def test_a_revoked_token_is_lost_and_none_is_made_in_its_place(tmp_path: Path) -
     assert tokens.reload() == {ALICE}
     assert tokens.identify(token) is None
     assert not file.exists()
-    with pytest.raises(ConfigError, match="'alice' has no token"):
+    with pytest.raises(ConfigError, match="'alice'"):
         tokens.token_for("lab", "alice")
 
 
-def test_who_loses_one_of_several_tokens_is_told_of_and_keeps_the_others(tmp_path: Path) -> None:
+def test_a_holder_that_loses_one_of_several_tokens_keeps_the_others(tmp_path: Path) -> None:
     file = keep(tmp_path, "alice.token", "kept")
     tokens = store(tmp_path, "{alice: {tokens: [written]}}")
     file.unlink()
@@ -385,7 +388,7 @@ def test_who_loses_one_of_several_tokens_is_told_of_and_keeps_the_others(tmp_pat
     assert tokens.identify("written") == ALICE
 
 
-def test_a_token_that_changes_hands_is_lost_to_its_first_holder(tmp_path: Path) -> None:
+def test_a_token_that_moves_to_another_holder_is_lost_to_the_first(tmp_path: Path) -> None:
     file = keep(tmp_path, "guest.token", "passed-on")
     tokens = store(tmp_path)
     file.rename(tokens_of(tmp_path) / "guest.observer")
@@ -393,14 +396,14 @@ def test_a_token_that_changes_hands_is_lost_to_its_first_holder(tmp_path: Path) 
     assert tokens.identify("passed-on") == Identity("lab", "guest", observer=True)
 
 
-def test_a_new_file_costs_nobody_a_token(tmp_path: Path) -> None:
+def test_a_new_file_revokes_no_token(tmp_path: Path) -> None:
     tokens = store(tmp_path)
     keep(tmp_path, "eye.observer", "looking")
     assert tokens.reload() == frozenset()
     assert tokens.identify("looking") == Identity("lab", "eye", observer=True)
 
 
-def test_a_reading_again_forgets_old_warnings(tmp_path: Path) -> None:
+def test_a_reload_replaces_the_warnings(tmp_path: Path) -> None:
     file = keep(tmp_path, "alice.token", SECRET, mode=0o644)
     tokens = store(tmp_path)
     file.chmod(0o600)
@@ -408,18 +411,19 @@ def test_a_reading_again_forgets_old_warnings(tmp_path: Path) -> None:
     assert tokens.warnings == ()
 
 
-def test_when_reading_again_fails_everything_stays_as_it_was(tmp_path: Path) -> None:
+def test_a_reload_that_fails_changes_nothing(tmp_path: Path) -> None:
     keep(tmp_path, "alice.token", "hers")
     tokens = store(tmp_path)
     keep(tmp_path, "bob.token", "hers")
-    with pytest.raises(ConfigError, match="two holders have the same token"):
+    with pytest.raises(ConfigError, match=r"bob\.token"):
         tokens.reload()
     assert tokens.identify("hers") == ALICE
     assert tokens.token_for("lab", "alice") == "hers"
     tokens_of(tmp_path).rename(tmp_path / "aside")
     tokens_of(tmp_path).write_text("in the way", encoding="utf-8")
-    with pytest.raises(ConfigError, match="Not a directory"):
+    with pytest.raises(ConfigError) as caught:
         tokens.reload()
+    assert caught.value.file == tokens_of(tmp_path)
     assert tokens.identify("hers") == ALICE
 
 

@@ -256,7 +256,7 @@ def test_a_port_in_use_is_named(tmp_path: Path, host: str) -> None:
         other.bind((host, 0))
         other.listen()
         port = other.getsockname()[1]
-        with pytest.raises(PortInUse, match=rf"{host}:{port}: Address already in use"):
+        with pytest.raises(PortInUse, match=rf"{host}:{port}: "):
             server(tmp_path, host=host, port=port).bind()
 
 
