@@ -1,4 +1,4 @@
-"""Who came from where, who was refused, and what was done to tokens: on record, and shown to no participant."""
+"""Joins, refusals and changes of tokens are in the journal, and no participant sees them."""
 
 import asyncio
 import os
@@ -64,7 +64,7 @@ def refused(gateway: Running, message: bytes) -> None:
     client.closed()
 
 
-def asked(gateway: Running, path: str, token: str) -> bytes:
+def get(gateway: Running, path: str, token: str) -> bytes:
     client = Raw(gateway.port)
     headers = {"Host": "localhost", "Authorization": f"Bearer {token}", "Connection": "close"}
     client.send(head(path, headers))
@@ -72,62 +72,62 @@ def asked(gateway: Running, path: str, token: str) -> bytes:
 
 
 def administered(directory: Path) -> list[dict[str, Any]]:
-    records = [each for each in records_in(directory) if each.event == "admin"]
-    return [{"actor": each.participant, **msgspec.json.decode(each.payload)} for each in records]
+    records = [record for record in records_in(directory) if record.event == "admin"]
+    return [{"actor": record.participant, **msgspec.json.decode(record.payload)} for record in records]
 
 
-def test_everything_of_the_administration_is_on_record_and_nobody_is_shown_it(directory: Path) -> None:
+def test_administrative_events_are_recorded_and_shown_to_no_participant(directory: Path) -> None:
     secrets = ["alices-own", "a-guess-of-mine", "another-guess"]
     with gateway_of(directory) as gateway:
         alice = joined(gateway, "alices-own")
         for guess in ("a-guess-of-mine", "another-guess"):
             refused(gateway, msgspec.json.encode({"type": "join", "token": guess, "participantId": "alice"}))
             refused(gateway, msgspec.json.encode({"type": "join", "space": guess, "participantId": guess}))
-        asked(gateway, "/participants", "a-guess-of-mine")
-        door = ControlServer(gateway.gateway, gateway.tokens, gateway.config.spaces[0], nothing)
-        gateway.do(door.open())
+        get(gateway, "/participants", "a-guess-of-mine")
+        control = ControlServer(gateway.gateway, gateway.tokens, gateway.config.spaces[0], nothing)
+        gateway.do(control.open())
         folder = TokenFolder(directory)
         secrets += [folder.stored_token("bob") or "", folder.replace("bob"), folder.obtain("screen", observer=True)]
         reload_tokens(directory)
         folder.remove("screen", observer=True)
         reload_tokens(directory)
-        gateway.do(door.close())
-        seen = asked(gateway, "/spaces/lab/journal", "alices-own")
+        gateway.do(control.close())
+        page = get(gateway, "/spaces/lab/journal", "alices-own")
         alice.close()
     uid = os.getuid()
-    found = administered(directory)
-    for each in found:
-        peer = each.pop("peer", None)
-        assert (peer is None) == (each["action"].startswith("token_"))
+    entries = administered(directory)
+    for entry in entries:
+        peer = entry.pop("peer", None)
+        assert (peer is None) == (entry["action"].startswith("token_"))
         assert peer is None or peer.startswith("127.0.0.1")
     by_owner = {"actor": "system:gateway", "uid": uid}
     screen = {**by_owner, "participant": "screen", "observer": True}
     counted = {"actor": "system:gateway", "action": "connection_refused"}
     refusal = {**counted, "transport": "websocket", "count": 1}
-    changed = [each for each in found if each["action"].startswith("token_")]
-    assert sorted(changed, key=lambda each: each["action"]) == [
+    changed = [entry for entry in entries if entry["action"].startswith("token_")]
+    assert sorted(changed, key=lambda entry: entry["action"]) == [
         {**screen, "action": "token_created"},
         {**screen, "action": "token_revoked"},
         {**by_owner, "action": "token_rotated", "participant": "bob"},
     ]
-    assert [each for each in found if each not in changed] == [
+    assert [entry for entry in entries if entry not in changed] == [
         {"actor": "alice", "action": "connection_joined", "transport": "websocket"},
         {**refusal, "error": "unauthorized", "participant": "alice"},
         {**refusal, "error": "space_not_found"},
         {**counted, "error": "unauthorized", "count": 2},
         {**counted, "error": "space_not_found", "count": 1},
     ]
-    assert b"127.0.0.1" not in seen
-    assert b'"event":"admin"' in seen
-    everything = b"".join(each.payload for each in records_in(directory))
-    assert not [each for each in secrets if each.encode() in everything]
+    assert b"127.0.0.1" not in page
+    assert b'"event":"admin"' in page
+    everything = b"".join(record.payload for record in records_in(directory))
+    assert not [secret for secret in secrets if secret.encode() in everything]
 
 
 async def nothing(_participant: str) -> None:
     pass
 
 
-def test_a_changed_configuration_is_on_record_at_the_next_start(directory: Path) -> None:
+def test_a_changed_configuration_is_recorded_at_the_next_start(directory: Path) -> None:
     with gateway_of(directory):
         pass
     changed = SPACE.replace("bob: {}", "bob: {capabilities: [{kind: chat}]}").replace("port: 0", "strict_from: true")
@@ -147,7 +147,7 @@ def test_a_changed_configuration_is_on_record_at_the_next_start(directory: Path)
     ]
 
 
-def test_pages_and_names_that_are_not_served_are_on_record(directory: Path) -> None:
+def test_refused_origins_and_host_names_are_recorded(directory: Path) -> None:
     with gateway_of(directory) as gateway:
         for headers in ({"Host": "evil.example"}, {"Host": "localhost", "Origin": "http://evil.example"}):
             for request in (head("/health", headers), upgrade("/", **headers)):
@@ -155,14 +155,14 @@ def test_pages_and_names_that_are_not_served_are_on_record(directory: Path) -> N
                 client.send(request)
                 assert client.answer().status == 403
                 client.close()
-    found = administered(directory)
-    assert [(each["error"], each["count"]) for each in found] == [("unauthorized", 1), ("unauthorized", 3)]
-    assert {each["peer"].partition(":")[0] for each in found} == {"127.0.0.1"}
-    assert found[0]["transport"] == "http"
+    entries = administered(directory)
+    assert [(entry["error"], entry["count"]) for entry in entries] == [("unauthorized", 1), ("unauthorized", 3)]
+    assert {entry["peer"].partition(":")[0] for entry in entries} == {"127.0.0.1"}
+    assert entries[0]["transport"] == "http"
 
 
 def run_once(directory: Path) -> list[dict[str, Any]]:
-    """Start and stop a gateway with all that surrounds it; what that run recorded of the administration."""
+    """Start and stop a gateway with its supervisor; return the administrative events that it recorded."""
     before = len(administered(directory)) if (directory / ".mew" / "journal").exists() else 0
     config = load_config([directory / "space.yaml"], environ={}).listening_on(port=0)
     tokens = TokenStore(config.spaces, environ={})
@@ -173,9 +173,9 @@ def run_once(directory: Path) -> list[dict[str, Any]]:
     return administered(directory)[before:]
 
 
-async def served(server: GatewayServer, household: GatewaySupervisor) -> None:
+async def served(server: GatewayServer, supervisor: GatewaySupervisor) -> None:
     await server.start()
-    async with household:
+    async with supervisor:
         pass
     await server.stop()
 
@@ -184,7 +184,7 @@ def by_gateway(action: str, participant: str, **more: Any) -> dict[str, Any]:
     return {"actor": "system:gateway", "action": action, "participant": participant, **more}
 
 
-def test_what_was_done_to_tokens_while_no_gateway_ran_is_on_record_at_the_next_start(directory: Path) -> None:
+def test_changes_of_tokens_while_no_gateway_ran_are_recorded_at_the_next_start(directory: Path) -> None:
     folder = TokenFolder(directory)
     folder.obtain("screen", observer=True)
     assert run_once(directory) == [
@@ -204,11 +204,11 @@ def test_what_was_done_to_tokens_while_no_gateway_ran_is_on_record_at_the_next_s
     ]
     assert run_once(directory) == []
     assert stat.S_IMODE(folder.state_file.stat().st_mode) == 0o600
-    kept = folder.state_file.read_text(encoding="utf-8")
-    assert not [each for each in ("alices-second", folder.stored_token("bob") or "bob") if each in kept]
+    stored = folder.state_file.read_text(encoding="utf-8")
+    assert not [secret for secret in ("alices-second", folder.stored_token("bob") or "bob") if secret in stored]
 
 
-def test_a_space_that_ran_before_such_changes_were_kept_begins_with_none(directory: Path) -> None:
+def test_without_a_valid_state_file_no_changes_are_recorded(directory: Path) -> None:
     run_once(directory)
     for damage in ("", "{", '{"participants": 1}'):
         TokenFolder(directory).state_file.write_text(damage, encoding="utf-8")
@@ -222,7 +222,7 @@ PROGRAMS = """\
   files: {type: mcp-bridge, auto_start: true, mcp_server: {command: npx, args: [-y, server-filesystem, ./workspace]}}
   cat: {command: python, args: [cat.py]}
 """
-KEY = "a-key-of-somebody-else"
+KEY = "a-key-of-another-person"
 
 
 def written(directory: Path, programs: str) -> None:
@@ -230,16 +230,16 @@ def written(directory: Path, programs: str) -> None:
 
 
 def changed_programs(directory: Path, programs: str) -> dict[str, tuple[Any, Any]]:
-    """What a start with these records of them, by key: before and after."""
+    """The changes that a start with these programs records, by key: before and after."""
     written(directory, programs)
-    *_, told = [each for each in run_once(directory) if each["action"] == "configuration_changed"]
+    *_, changed = [entry for entry in run_once(directory) if entry["action"] == "configuration_changed"]
     assert run_once(directory) == []
-    assert not any(name in msgspec.json.encode(told).decode() for name in ("alices-own", "bobs-own", KEY))
+    assert not any(name in msgspec.json.encode(changed).decode() for name in ("alices-own", "bobs-own", KEY))
     assert KEY not in TokenFolder(directory).state_file.read_text(encoding="utf-8")
-    return {each["key"]: (each["before"], each["after"]) for each in told["changes"]}
+    return {change["key"]: (change["before"], change["after"]) for change in changed["changes"]}
 
 
-def test_what_the_gateway_runs_as_its_user_is_on_record_when_it_has_changed(directory: Path) -> None:
+def test_changed_programs_of_participants_are_recorded(directory: Path) -> None:
     written(directory, PROGRAMS)
     run_once(directory)
     changed = PROGRAMS.replace("./workspace]", "/srv], cwd: ..").replace(
@@ -271,7 +271,7 @@ def test_what_the_gateway_runs_as_its_user_is_on_record_when_it_has_changed(dire
         "args: [4nd7cKq_0jvR-pW2xT9aZs]",
     ],
 )
-def test_arguments_that_may_hold_a_secret_are_on_record_by_their_digest(directory: Path, secret: str) -> None:
+def test_arguments_that_may_contain_a_secret_are_recorded_as_a_digest(directory: Path, secret: str) -> None:
     written(directory, PROGRAMS)
     TokenFolder(directory).obtain("bob")
     TokenFolder(directory).file("bob").write_text("bobs-own", encoding="utf-8")
@@ -285,25 +285,25 @@ def test_arguments_that_may_hold_a_secret_are_on_record_by_their_digest(director
     assert again["participants.cat.args"][0] == after != again["participants.cat.args"][1]
 
 
-def test_programs_that_an_earlier_version_did_not_keep_are_no_change(directory: Path) -> None:
+def test_programs_that_an_earlier_version_did_not_store_are_not_a_change(directory: Path) -> None:
     written(directory, PROGRAMS)
     run_once(directory)
-    known = TokenFolder(directory).state_file
-    kept = msgspec.json.decode(known.read_bytes())
-    assert kept.pop("programs").keys() == {"files", "cat"}
-    known.write_bytes(msgspec.json.encode(kept))
+    state_file = TokenFolder(directory).state_file
+    state = msgspec.json.decode(state_file.read_bytes())
+    assert state.pop("programs").keys() == {"files", "cat"}
+    state_file.write_bytes(msgspec.json.encode(state))
     assert run_once(directory) == []
-    assert "programs" in msgspec.json.decode(known.read_bytes())
+    assert "programs" in msgspec.json.decode(state_file.read_bytes())
 
 
-def test_what_strangers_meet_first_is_on_record_when_it_has_changed(directory: Path) -> None:
+def test_changed_access_settings_of_the_gateway_are_recorded(directory: Path) -> None:
     run_once(directory)
     gateway = 'gateway: {port: 0, allowed_origins: ["*"], allowed_hosts: [lab.example], limits: {join_bytes: 40000}}'
     journal = "journal: {retention: 30d}"
     text = SPACE.replace("gateway: {port: 0}", f"{gateway}\n{journal}")
     (directory / "space.yaml").write_text(text, encoding="utf-8")
-    (told,) = run_once(directory)
-    assert told == {
+    (entry,) = run_once(directory)
+    assert entry == {
         "actor": "system:gateway",
         "action": "configuration_changed",
         "changes": [

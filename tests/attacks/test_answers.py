@@ -1,4 +1,4 @@
-"""What every HTTP answer tells browsers and caches, and when a silent peer has left."""
+"""The headers of every HTTP answer for browsers and caches, and the time after which a silent peer has left."""
 
 import time
 from pathlib import Path
@@ -13,7 +13,7 @@ MAILS = "/participants/alice/messages"
 
 
 @pytest.mark.parametrize("secure", [False, True], ids=["plain", "tls"])
-def test_every_answer_says_how_it_may_be_kept_and_used(tmp_path: Path, *, secure: bool) -> None:
+def test_every_answer_has_headers_for_caches_and_browsers(tmp_path: Path, *, secure: bool) -> None:
     tls, trust = tls_of(tmp_path) if secure else (None, None)
     with running(tmp_path, tls=tls) as gateway:
         requests = [
@@ -29,7 +29,7 @@ def test_every_answer_says_how_it_may_be_kept_and_used(tmp_path: Path, *, secure
             client.send(request)
             answers.append(client.answer())
             client.close()
-    assert [each.status for each in answers] == [200, 404, 401, 403, 400]
+    assert [response.status for response in answers] == [200, 404, 401, 403, 400]
     for answer in answers:
         assert answer.headers["cache-control"] == "no-store"
         assert answer.headers["x-content-type-options"] == "nosniff"
@@ -37,7 +37,7 @@ def test_every_answer_says_how_it_may_be_kept_and_used(tmp_path: Path, *, secure
         assert answer.headers.get("www-authenticate") == ("Bearer" if answer.status == 401 else None)
 
 
-def test_the_files_of_the_page_say_themselves_how_long_they_may_be_kept(tmp_path: Path) -> None:
+def test_the_files_of_the_inspector_set_their_own_cache_header(tmp_path: Path) -> None:
     with running(tmp_path) as gateway:
         client = Raw(gateway.port)
         answer = client.ask("GET", "/")
@@ -45,7 +45,7 @@ def test_the_files_of_the_page_say_themselves_how_long_they_may_be_kept(tmp_path
     assert (answer.status, answer.headers["cache-control"]) == (200, "no-cache")
 
 
-def test_a_silent_peer_has_left_after_one_and_a_half_times_its_patience(tmp_path: Path) -> None:
+def test_a_silent_peer_has_left_after_one_and_a_half_times_its_idle_time(tmp_path: Path) -> None:
     idle = 2.0
     with running(tmp_path, timeouts=Timeouts(idle_seconds=idle, close_seconds=0.2)) as gateway:
         client = joined(gateway)
@@ -61,5 +61,5 @@ def test_a_silent_peer_has_left_after_one_and_a_half_times_its_patience(tmp_path
 def test_with_the_defaults_a_silent_peer_has_left_after_90_seconds() -> None:
     times = Timeouts()
     period, end = silence_checks(times)
-    longest = period + end * period + times.close_seconds  # silent since right after a look
+    longest = period + end * period + times.close_seconds  # silent since immediately after a check
     assert times.idle_seconds < longest <= 90

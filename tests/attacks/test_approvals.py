@@ -1,6 +1,6 @@
-"""Attacks on approvals that once succeeded, or could: none may send what a person has not seen, or has seen too late.
+"""Attacks on approvals: none may send a request that a person has not seen, or has seen too late.
 
-Each is tried where it is decided: in the core, through a real gateway, or by the SDK.
+Each is tried where the decision is made: in the core, through a real gateway, or in the SDK.
 """
 
 import asyncio
@@ -44,25 +44,25 @@ def propose(client: Client, name: str, payload: Any = READ, to: Any = ("files",)
     client.inbox()
     client.send(fields, id=name, kind="mcp/proposal", to=list(to), payload=payload)
     inbox: list[Any] = client.inbox()
-    (answer,) = [each for each in inbox if each["kind"] in {"mcp/proposal", "system/error"}]
+    (answer,) = [envelope for envelope in inbox if envelope["kind"] in {"mcp/proposal", "system/error"}]
     return answer
 
 
 def click(client: Client, proposal: Any, name: str | None = None, **changed: Any) -> list[str]:
-    """A person approves the card that was drawn from this proposal; what comes of it."""
+    """Approve a proposal as it was shown; return the errors or kinds that come back."""
     stamp = proposal["proposal"]
     client.inbox()
     claim = {"position": stamp["position"], "digest": stamp["digest"]}
-    asked = {"kind": "mcp/request", "to": proposal["to"], "payload": proposal["payload"], "proposal": claim}
-    client.send({**asked, "correlation_id": [name or proposal["id"]], **changed})
+    request = {"kind": "mcp/request", "to": proposal["to"], "payload": proposal["payload"], "proposal": claim}
+    client.send({**request, "correlation_id": [name or proposal["id"]], **changed})
     inbox: list[Any] = client.inbox()
-    return [each["payload"].get("error", each["kind"]) for each in inbox]
+    return [envelope["payload"].get("error", envelope["kind"]) for envelope in inbox]
 
 
 def executed(lab: MemorySpace) -> list[str]:
-    """The tools that were called."""
-    calls = [each for each in lab.records if each.kind == "mcp/request" and each.event == "envelope"]
-    return [msgspec.json.decode(each.payload)["payload"]["params"]["name"] for each in calls]
+    """The names of the tools that were called."""
+    calls = [record for record in lab.records if record.kind == "mcp/request" and record.event == "envelope"]
+    return [msgspec.json.decode(record.payload)["payload"]["params"]["name"] for record in calls]
 
 
 def test_a_proposal_that_timed_out_is_not_executed_14_seconds_later(lab: MemorySpace) -> None:
@@ -73,7 +73,7 @@ def test_a_proposal_that_timed_out_is_not_executed_14_seconds_later(lab: MemoryS
     assert executed(lab) == []
 
 
-def test_a_second_proposal_of_the_same_id_replaces_no_card(lab: MemorySpace) -> None:
+def test_a_second_proposal_with_the_same_id_does_not_replace_the_first(lab: MemorySpace) -> None:
     human, agent, mallory = lab.join("human"), lab.join("agent"), lab.join("mallory")
     proposal = propose(agent, "p-1")
     for attacker in (mallory, agent):
@@ -83,7 +83,7 @@ def test_a_second_proposal_of_the_same_id_replaces_no_card(lab: MemorySpace) -> 
     assert executed(lab) == ["read_file"]
 
 
-def test_withdrawing_and_proposing_again_replaces_no_card(lab: MemorySpace) -> None:
+def test_a_proposal_after_a_withdrawal_is_not_approved_by_the_first_one(lab: MemorySpace) -> None:
     human, agent = lab.join("human"), lab.join("agent")
     proposal = propose(agent, "p-1")
     agent.send(kind="mcp/withdraw", correlation_id=["p-1"], payload={})
@@ -95,7 +95,7 @@ def test_withdrawing_and_proposing_again_replaces_no_card(lab: MemorySpace) -> N
 
 
 @pytest.mark.parametrize("count", [520, 65])
-def test_many_proposals_push_out_nobody_elses(lab: MemorySpace, count: int) -> None:
+def test_many_proposals_do_not_displace_those_of_others(lab: MemorySpace, count: int) -> None:
     human, agent, mallory = lab.join("human"), lab.join("agent"), lab.join("mallory")
     proposal = propose(agent, "real")
     for number in range(count):
@@ -109,7 +109,7 @@ def test_many_proposals_push_out_nobody_elses(lab: MemorySpace, count: int) -> N
     assert human.closed == 4409
 
 
-def test_60000_frames_hide_nothing_from_a_late_page(lab: MemorySpace) -> None:
+def test_60000_frames_do_not_hide_a_proposal_from_a_late_joiner(lab: MemorySpace) -> None:
     lab = MemorySpace(participants={**PEOPLE, "game": ALL})
     agent, game = lab.join("agent"), lab.join("game")
     propose(agent, "p-1")
@@ -118,7 +118,7 @@ def test_60000_frames_hide_nothing_from_a_late_page(lab: MemorySpace) -> None:
     assert not isinstance(route, Exception)
     lab.space.accept_frames(route, 60_000, lab.now)
     welcome = lab.join("human").take("system/welcome")["payload"]
-    assert [each["id"] for each in welcome["open_proposals"]] == ["p-1"]
+    assert [entry["id"] for entry in welcome["open_proposals"]] == ["p-1"]
 
 
 def test_a_forged_stamp_is_replaced_or_removed(lab: MemorySpace) -> None:
@@ -143,9 +143,9 @@ def test_a_forged_stamp_is_replaced_or_removed(lab: MemorySpace) -> None:
         {"correlation_id": ["p-1", "p-2"]},
         {"correlation_id": []},
     ],
-    ids=["tool", "other", "one more", "nobody", "extra", "two", "unnamed"],
+    ids=["tool", "other", "one more", "none", "extra", "two", "unnamed"],
 )
-def test_what_was_not_shown_is_not_sent(lab: MemorySpace, changed: Any) -> None:
+def test_a_request_that_differs_from_the_shown_proposal_is_refused(lab: MemorySpace, changed: Any) -> None:
     human, agent = lab.join("human"), lab.join("agent")
     proposal = propose(agent, "p-1")
     propose(agent, "p-2")
@@ -153,7 +153,7 @@ def test_what_was_not_shown_is_not_sent(lab: MemorySpace, changed: Any) -> None:
     assert executed(lab) == []
 
 
-def test_nobody_else_closes_or_fulfils_it(lab: MemorySpace) -> None:
+def test_another_participant_cannot_close_or_fulfil_a_proposal(lab: MemorySpace) -> None:
     human, agent, mallory = lab.join("human"), lab.join("agent"), lab.join("mallory")
     proposal = propose(agent, "p-1")
     for kind in ("mcp/withdraw", "mcp/response", "mcp/reject", "mcp/request", "mcp/proposal-closed", "mcp/approve"):
@@ -164,7 +164,7 @@ def test_nobody_else_closes_or_fulfils_it(lab: MemorySpace) -> None:
     assert executed(lab) == ["read_file"]
 
 
-def test_a_duplicate_name_shows_one_tool_and_calls_no_other(lab: MemorySpace) -> None:
+def test_a_proposal_with_a_duplicate_field_is_refused(lab: MemorySpace) -> None:
     agent = lab.join("agent")
     agent.inbox()
     twice = b'{"name":"exec_file","name":"read_file"}'
@@ -172,14 +172,14 @@ def test_a_duplicate_name_shows_one_tool_and_calls_no_other(lab: MemorySpace) ->
     assert agent.error()["error"] == "invalid_envelope"
 
 
-def test_a_kicked_proposers_card_is_dead(lab: MemorySpace) -> None:
+def test_a_proposal_of_a_kicked_participant_is_closed(lab: MemorySpace) -> None:
     human, agent = lab.join("human"), lab.join("agent")
     proposal = propose(agent, "p-1")
     human.send(kind="space/kick", payload={"participant_id": "agent"})
     assert click(human, proposal) == ["proposal_closed"]
 
 
-def test_a_restart_revives_nothing(lab: MemorySpace) -> None:
+def test_a_restart_reopens_no_proposal(lab: MemorySpace) -> None:
     human, agent = lab.join("human"), lab.join("agent")
     done, late = propose(agent, "p-1"), propose(agent, "p-2", proposal={"expires_in_seconds": 10})
     assert click(human, done) == ["mcp/request"]
@@ -191,7 +191,7 @@ def test_a_restart_revives_nothing(lab: MemorySpace) -> None:
 
 
 def as_read(client: Client, text: bytes) -> bytes:
-    """What came of an envelope that was written by hand; nothing between the test and the wire changes it."""
+    """The answer to an envelope that is sent byte by byte as the test wrote it."""
     client.inbox()
     client.send_bytes(text)
     inbox: list[Any] = client.inbox()
@@ -210,7 +210,7 @@ CLICKED = (
     [
         (b"1", b"1.0", True),
         (b"1", b"1e0", True),
-        (b"9007199254740993", b"9007199254740992", True),  # both are the same double to a reader of JavaScript
+        (b"9007199254740993", b"9007199254740992", True),  # in JavaScript, both are the same double
         (b"9007199254740993", b"9007199254740994", False),
         (b"1", b'"1"', False),
         (b"1", b"true", False),
@@ -221,7 +221,7 @@ CLICKED = (
         (b'"a"', b'"\\u202ea"', False),
     ],
 )
-def test_what_reads_the_same_is_the_same_and_what_looks_the_same_is_not(
+def test_values_that_parse_equal_match_and_values_that_only_look_equal_do_not(
     lab: MemorySpace, shown: bytes, sent: bytes, same: bool
 ) -> None:
     human, agent = lab.join("human"), lab.join("agent")
@@ -232,7 +232,7 @@ def test_what_reads_the_same_is_the_same_and_what_looks_the_same_is_not(
 
 
 @pytest.mark.parametrize("twice", [b'1,"a":2', b'1,"\\u0061":2', b'{"b":[{"c":1,"c":2}]}'])
-def test_a_duplicate_name_neither_opens_nor_fulfils(lab: MemorySpace, twice: bytes) -> None:
+def test_a_duplicate_field_neither_opens_nor_fulfils_a_proposal(lab: MemorySpace, twice: bytes) -> None:
     human, agent = lab.join("human"), lab.join("agent")
     assert b'"invalid_envelope"' in as_read(agent, PROPOSED % twice)
     stamp = msgspec.json.decode(as_read(agent, PROPOSED % b"1"))["proposal"]
@@ -241,7 +241,7 @@ def test_a_duplicate_name_neither_opens_nor_fulfils(lab: MemorySpace, twice: byt
     assert list(lab.state.proposals) == ["p-1"]
 
 
-def test_no_vote_is_cast_twice_or_without_a_name_or_a_right() -> None:
+def test_a_vote_counts_once_and_needs_a_named_decider_with_the_capability() -> None:
     bound = ApprovalRule(
         match=read_capability({"kind": "mcp/request"}, "match"),
         deciders=("human", "carol", "agent", "ghost"),
@@ -255,11 +255,11 @@ def test_no_vote_is_cast_twice_or_without_a_name_or_a_right() -> None:
     proposal = propose(agent, "p-1")
     approval = {"kind": "mcp/approve", "correlation_id": ["p-1"], "payload": {}}
     claim = {name: proposal["proposal"][name] for name in ("position", "digest")}
-    for voter, told in ((agent, "unauthorized"), (ghost, "unauthorized"), (carol, None), (carol, None)):
+    for voter, error in ((agent, "unauthorized"), (ghost, "unauthorized"), (carol, None), (carol, None)):
         voter.inbox()
         voter.send({**approval, "proposal": claim})
         inbox: list[Any] = voter.inbox()
-        assert [each["payload"].get("error") for each in inbox] == [told]
+        assert [envelope["payload"].get("error") for envelope in inbox] == [error]
     assert lab.state.proposals["p-1"].votes == ("carol",)
     for alone in (carol, agent, ghost):
         assert "approval_required" in click(alone, proposal)
@@ -292,7 +292,7 @@ def vote(client: Client, proposal: Any) -> None:
     client.send(kind="mcp/approve", correlation_id=[proposal["id"]], payload={}, proposal=claim)
 
 
-def test_votes_for_one_recipient_are_not_spent_on_another() -> None:
+def test_votes_for_one_recipient_do_not_count_for_another() -> None:
     lab = MemorySpace(participants=VOTERS, approvals=(bound("human", "carol", quorum=2),))
     human, carol, dave, agent = (lab.join(name) for name in ("human", "carol", "dave", "agent"))
     proposal = propose(agent, "p-1")
@@ -326,12 +326,12 @@ def test_votes_for_one_recipient_are_not_spent_on_another() -> None:
     ],
     ids=lambda paths: repr(paths)[:40],
 )
-def test_no_value_beside_it_and_no_other_form_of_it_escapes_a_rule(paths: Any) -> None:
+def test_a_value_in_a_list_or_another_type_does_not_evade_a_rule(paths: Any) -> None:
     lab = MemorySpace(
         participants=VOTERS, approvals=(bound("human", payload={"params": {"arguments": {"paths": "/etc/*"}}}),)
     )
     dave = lab.join("dave")
-    for arguments, told in (
+    for arguments, error in (
         ({"paths": paths}, "approval_required"),
         ({"paths": ["/tmp/x", "/tmp/y"]}, None),
         ({"paths": None}, None),
@@ -341,16 +341,16 @@ def test_no_value_beside_it_and_no_other_form_of_it_escapes_a_rule(paths: Any) -
     ):
         dave.inbox()
         dave.send(kind="mcp/request", to=["files"], payload={**READ, "params": {"name": "r", "arguments": arguments}})
-        assert last(dave)["payload"].get("error") == told
+        assert last(dave)["payload"].get("error") == error
 
 
 @pytest.mark.parametrize("params", [None, {}, {"name": None}, {"name": ["safe_a", "exec"]}, {"name": {}}])
-def test_leaving_out_what_a_rule_excepts_escapes_no_rule(params: Any) -> None:
+def test_omitting_an_excepted_value_does_not_evade_a_rule(params: Any) -> None:
     lab = MemorySpace(participants=VOTERS, approvals=(bound("human", payload={"params": {"name": "!safe_*"}}),))
     dave = lab.join("dave")
-    for given in ({"params": params}, {} if params is None else {"params": params}):
+    for params_field in ({"params": params}, {} if params is None else {"params": params}):
         dave.inbox()
-        dave.send(kind="mcp/request", to=["files"], payload={"method": "tools/call", **given})
+        dave.send(kind="mcp/request", to=["files"], payload={"method": "tools/call", **params_field})
         assert dave.error()["error"] == "approval_required"
     dave.send(kind="mcp/request", to=["files"], payload={"method": "tools/call", "params": {"name": "safe_a"}})
     assert last(dave)["kind"] == "mcp/request"
@@ -360,7 +360,7 @@ TWICE = b'{"kind":"mcp/request","to":["files"],"payload":{"method":"tools/call",
 
 
 @pytest.mark.parametrize("second", [b',"name":"safe"', b',"\\u006eame":"safe"', b',"arguments":{"a":[{"b":1,"b":2}]}'])
-def test_no_rule_judges_another_value_than_the_one_that_is_relayed(second: bytes) -> None:
+def test_a_duplicate_field_does_not_evade_a_rule(second: bytes) -> None:
     lab = MemorySpace(participants=VOTERS, approvals=(bound("human", payload={"params": {"name": "exec"}}),))
     assert b'"invalid_envelope"' in as_read(lab.join("dave"), TWICE % second)
     assert executed(lab) == []
@@ -368,7 +368,7 @@ def test_no_rule_judges_another_value_than_the_one_that_is_relayed(second: bytes
     assert b'"mcp/request"' in as_read(lab.join("dave"), TWICE % second)
 
 
-def test_a_decider_of_one_of_two_rules_closes_what_it_has_voted_for() -> None:
+def test_a_decider_of_one_of_two_rules_can_reject_after_its_vote() -> None:
     rules = (bound("carol", "dave"), bound("human", "dave", payload={"params": {"name": "read_*"}}))
     lab = MemorySpace(participants=VOTERS, approvals=rules)
     human, carol, agent = lab.join("human"), lab.join("carol"), lab.join("agent")
@@ -379,7 +379,7 @@ def test_a_decider_of_one_of_two_rules_closes_what_it_has_voted_for() -> None:
     assert lab.state.closed_proposals["p-1"].outcome == "rejected"
 
 
-def test_no_response_says_that_a_bound_proposal_is_fulfilled_without_votes() -> None:
+def test_a_response_does_not_fulfil_a_proposal_that_lacks_votes() -> None:
     lab = MemorySpace(participants=VOTERS, approvals=(bound("human", "carol", quorum=2),))
     agent, files, carol = lab.join("agent"), lab.join("files"), lab.join("carol")
     proposal = propose(agent, "p-1", to=["files", "agent"])
@@ -393,30 +393,30 @@ def test_no_response_says_that_a_bound_proposal_is_fulfilled_without_votes() -> 
     assert lab.state.closed_proposals["p-1"].outcome == "fulfilled"
 
 
-@pytest.mark.parametrize("how", ["revoked", "ended", "configured", "removed"])
-def test_a_right_that_was_lost_and_comes_back_brings_no_vote_with_it(how: str) -> None:
-    people = {**VOTERS, "carol": MAY_PROPOSE} if how == "ended" else VOTERS
+@pytest.mark.parametrize("cause", ["revoked", "ended", "configured", "removed"])
+def test_a_voter_that_loses_its_capability_loses_its_vote(cause: str) -> None:
+    people = {**VOTERS, "carol": MAY_PROPOSE} if cause == "ended" else VOTERS
     rules = (bound("human", "carol", quorum=2),)
     lab = MemorySpace(participants=people, approvals=rules)
     root, agent, carol = lab.join("root"), lab.join("agent"), lab.join("carol")
     granted = {"recipient": "carol", "capabilities": MAY_ASK}
-    if how == "ended":
+    if cause == "ended":
         root.send(id="g-1", kind="capability/grant", payload={**granted, "timeout_seconds": 10})
     proposal = propose(agent, "p-1")
     vote(carol, proposal)
-    if how == "revoked":
+    if cause == "revoked":
         root.send(kind="capability/revoke", payload=granted)
-    elif how == "ended":
+    elif cause == "ended":
         lab.advance(10)
     else:
-        others = {name: held for name, held in VOTERS.items() if name != "carol"}
-        left = others if how == "removed" else {**others, "carol": MAY_PROPOSE}
-        lab.settings = settings(participants=left, approvals=rules)
+        others = {name: capabilities for name, capabilities in VOTERS.items() if name != "carol"}
+        remaining = others if cause == "removed" else {**others, "carol": MAY_PROPOSE}
+        lab.settings = settings(participants=remaining, approvals=rules)
         lab.restart()
     assert lab.state.proposals["p-1"].votes == ()
 
 
-def test_a_vote_outlives_what_leaves_its_voter_the_right() -> None:
+def test_a_vote_stays_while_its_voter_keeps_the_capability() -> None:
     lab = MemorySpace(participants=VOTERS, approvals=(bound("human", "carol", quorum=2),))
     root, agent, carol = lab.join("root"), lab.join("agent"), lab.join("carol")
     vote(carol, propose(agent, "p-1"))
@@ -427,7 +427,7 @@ def test_a_vote_outlives_what_leaves_its_voter_the_right() -> None:
 
 
 @pytest.mark.parametrize("withdrawn_first", [True, False])
-def test_of_a_withdrawal_and_a_click_the_first_wins(lab: MemorySpace, withdrawn_first: bool) -> None:
+def test_of_a_withdrawal_and_an_approval_the_first_wins(lab: MemorySpace, withdrawn_first: bool) -> None:
     human, agent = lab.join("human"), lab.join("agent")
     proposal = propose(agent, "p-1")
     if not withdrawn_first:
@@ -448,7 +448,7 @@ def test_of_a_withdrawal_and_a_click_the_first_wins(lab: MemorySpace, withdrawn_
 
 
 @pytest.mark.parametrize("withdrawn_first", [True, False])
-def test_a_withdrawal_and_a_click_in_one_packet_are_taken_in_their_order(
+def test_a_withdrawal_and_an_approval_in_one_packet_are_handled_in_order(
     gateway: Running, withdrawn_first: bool
 ) -> None:
     human = joined(gateway, "human")
@@ -460,31 +460,31 @@ def test_a_withdrawal_and_a_click_in_one_packet_are_taken_in_their_order(
         {"kind": "mcp/request", "to": ["files"], "payload": READ, "proposal": claim},
     ]
     ordered = both if withdrawn_first else both[::-1]
-    human.send(*(frame(TEXT, msgspec.json.encode({**each, "correlation_id": ["p-1"]})) for each in ordered))
+    human.send(*(frame(TEXT, msgspec.json.encode({**envelope, "correlation_id": ["p-1"]})) for envelope in ordered))
     assert human.envelope(ordered[0]["kind"])["proposal"] == claim
-    told = human.envelope("system/error")["payload"]
-    assert (told["error"], told["outcome"]) == ("proposal_closed", "withdrawn" if withdrawn_first else "fulfilled")
+    error = human.envelope("system/error")["payload"]
+    assert (error["error"], error["outcome"]) == ("proposal_closed", "withdrawn" if withdrawn_first else "fulfilled")
     human.close()
 
 
-def test_a_restart_keeps_what_a_person_saw_and_ends_what_is_due_before_anyone_joins(
+def test_a_restart_keeps_open_proposals_and_expires_due_ones_before_the_first_join(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stamps: dict[str, dict[str, Any]] = {}
     with running(tmp_path, {"participants": PEOPLE}, journal=JournalSettings()) as gateway:
         agent = joined(gateway, "agent")
         for name, seconds in (("kept", 300), ("due", 10)):
-            asked = {"expires_in_seconds": seconds}
-            agent.say(id=name, kind="mcp/proposal", to=["files"], payload=READ, proposal=asked)
+            expiry = {"expires_in_seconds": seconds}
+            agent.say(id=name, kind="mcp/proposal", to=["files"], payload=READ, proposal=expiry)
             stamps[name] = agent.envelope("mcp/proposal")["proposal"]
         agent.close()
     real = time.time_ns
     monkeypatch.setattr(time, "time_ns", lambda: real() + 60 * 10**9)
     with running(tmp_path, {"participants": PEOPLE}, journal=JournalSettings()) as gateway:
-        state = gateway.ask(lambda known: known.first_hub.space.state)
+        state = gateway.ask(lambda instance: instance.first_hub.space.state)
         assert state.present == {}
-        kept = state.proposals["kept"]
-        assert (kept.position, kept.digest) == (stamps["kept"]["position"], stamps["kept"]["digest"])
+        proposal = state.proposals["kept"]
+        assert (proposal.position, proposal.digest) == (stamps["kept"]["position"], stamps["kept"]["digest"])
         assert (list(state.proposals), state.closed_proposals["due"].outcome) == (["kept"], "expired")
         human = joined(gateway, "human")
         for name in ("due", "kept"):
@@ -495,70 +495,72 @@ def test_a_restart_keeps_what_a_person_saw_and_ends_what_is_due_before_anyone_jo
         human.close()
 
 
-def test_a_card_of_one_space_approves_nothing_in_another(tmp_path: Path) -> None:
+def test_a_proposal_of_one_space_approves_nothing_in_another(tmp_path: Path) -> None:
     tokens, spaces = MemoryTokens(), []
     for name in ("lab", "vault"):
-        known = settings(space_id=name, participants=PEOPLE)
+        space_settings = settings(space_id=name, participants=PEOPLE)
         file = tmp_path / name / "space.yaml"
-        spaces.append(SpaceConfig(settings=known, directory=file.parent, file=file, name=name, journal=NO_JOURNAL))
+        spaces.append(
+            SpaceConfig(settings=space_settings, directory=file.parent, file=file, name=name, journal=NO_JOURNAL)
+        )
     with started(GatewayConfig(port=0, spaces=tuple(spaces)), tokens) as gateway:
-        here, there = Raw(gateway.port), Raw(gateway.port)
-        for client, name in ((here, "lab"), (there, "vault")):
+        in_lab, in_vault = Raw(gateway.port), Raw(gateway.port)
+        for client, name in ((in_lab, "lab"), (in_vault, "vault")):
             client.send(upgrade(f"/?space={name}", Authorization=f"Bearer {tokens.issue(name, 'human')}"))
             assert client.answer().status == 101
             assert client.envelope("system/welcome")["payload"]
-        here.say(id="p-1", kind="mcp/proposal", to=["files"], payload=READ)
-        stamp = here.envelope("mcp/proposal")["proposal"]
+        in_lab.say(id="p-1", kind="mcp/proposal", to=["files"], payload=READ)
+        stamp = in_lab.envelope("mcp/proposal")["proposal"]
         claim = {"position": stamp["position"], "digest": stamp["digest"]}
         click = {"kind": "mcp/request", "to": ["files"], "correlation_id": ["p-1"], "proposal": claim}
-        there.say(**click, payload=READ)
-        assert there.envelope("system/error")["payload"]["error"] == "proposal_closed"
-        there.say(id="p-1", kind="mcp/proposal", to=["files"], payload=EXEC)
-        other = there.envelope("mcp/proposal")["proposal"]
+        in_vault.say(**click, payload=READ)
+        assert in_vault.envelope("system/error")["payload"]["error"] == "proposal_closed"
+        in_vault.say(id="p-1", kind="mcp/proposal", to=["files"], payload=EXEC)
+        other = in_vault.envelope("mcp/proposal")["proposal"]
         for payload in (READ, EXEC):
-            there.say(**click, payload=payload)
-            assert there.envelope("system/error")["payload"]["error"] == "proposal_mismatch"
-        for door, token, status in (("lab", "vault", 403), ("vault", "lab", 403), ("vault", "vault", 200)):
-            path = f"/spaces/{door}/proposals/{other['position']}"
-            asked = Raw(gateway.port)
-            assert asked.ask("GET", path, tokens.issue(token, "human")).status == status
-            asked.close()
-        here.close()
-        there.close()
+            in_vault.say(**click, payload=payload)
+            assert in_vault.envelope("system/error")["payload"]["error"] == "proposal_mismatch"
+        for space, token, status in (("lab", "vault", 403), ("vault", "lab", 403), ("vault", "vault", 200)):
+            path = f"/spaces/{space}/proposals/{other['position']}"
+            reader = Raw(gateway.port)
+            assert reader.ask("GET", path, tokens.issue(token, "human")).status == status
+            reader.close()
+        in_lab.close()
+        in_vault.close()
 
 
-# Through a gateway, by the SDK
+# Through a gateway, with the SDK
 
 
 @played
-async def test_a_click_that_comes_second_is_told_so(gateway: Running) -> None:
+async def test_a_second_approval_gets_the_outcome_of_the_first(gateway: Running) -> None:
     async with joining(gateway, "human") as human, joining(gateway, "agent") as agent:
         proposals = human.proposals()
-        made = await agent.propose("files", "tools/call", READ["params"])  # type: ignore[arg-type]
+        sent = await agent.propose("files", "tools/call", READ["params"])  # type: ignore[arg-type]
         proposed = await anext(proposals)
         await proposed.approve()
         with pytest.raises(ProposalClosed) as refused:
             await proposed.approve()
         assert (refused.value.parts["outcome"], refused.value.parts["by"]) == ("fulfilled", "human")
-        made.close()
+        sent.close()
         proposals.close()
 
 
 @played
-async def test_a_card_that_was_tampered_with_is_refused(gateway: Running) -> None:
+async def test_a_modified_proposal_is_refused(gateway: Running) -> None:
     async with joining(gateway, "human") as human, joining(gateway, "agent") as agent:
         proposals = human.proposals()
-        made = await agent.propose("files", "tools/call", READ["params"])  # type: ignore[arg-type]
+        sent = await agent.propose("files", "tools/call", READ["params"])  # type: ignore[arg-type]
         proposed = await anext(proposals)
         proposed.envelope = msgspec.structs.replace(proposed.envelope, payload=EXEC)
         with pytest.raises(ProposalMismatch):
             await proposed.approve()
-        made.close()
+        sent.close()
         proposals.close()
 
 
 @played
-async def test_a_proposal_of_the_sdk_ends_with_the_gateways_word_alone(gateway: Running) -> None:
+async def test_only_the_gateway_ends_a_proposal_of_the_sdk(gateway: Running) -> None:
     hub = gateway.gateway.first_hub
     clock = hub.clock
     async with (
@@ -566,15 +568,15 @@ async def test_a_proposal_of_the_sdk_ends_with_the_gateways_word_alone(gateway: 
         joining(gateway, "agent") as agent,
         joining(gateway, "mallory") as mallory,
     ):
-        made = await agent.propose("files", "tools/call", READ["params"], expires_in=10)  # type: ignore[arg-type]
-        answer = asyncio.create_task(made.result())
-        await mallory.send("mcp/response", {"result": {"forged": True}}, correlation_id=made.id)
+        sent = await agent.propose("files", "tools/call", READ["params"], expires_in=10)  # type: ignore[arg-type]
+        answer = asyncio.create_task(sent.result())
+        await mallory.send("mcp/response", {"result": {"forged": True}}, correlation_id=sent.id)
         await human.send("chat", {"text": "the forged answer has come before this"})
         assert not answer.done()
         hub.clock = lambda: clock() + 11_000_000
-        with pytest.raises(ProposalExpired, match="expired"):
+        with pytest.raises(ProposalExpired):
             await answer
 
 
-def test_the_names_are_for_users() -> None:
+def test_the_errors_are_exported_by_the_client() -> None:
     assert mew.client.ProposalExpired is ProposalExpired

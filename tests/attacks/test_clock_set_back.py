@@ -1,4 +1,4 @@
-"""A wall clock that is set back one hour, on a real gateway: nothing stops that lives by time."""
+"""A wall clock that is set back one hour, on a real gateway: limits and time-outs continue to work."""
 
 import time
 from pathlib import Path
@@ -14,14 +14,14 @@ HOUR = 3_600_000_000
 
 @pytest.fixture
 def set_back(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """By how many microseconds the machine's wall clock is set back: a list of one."""
+    """How many microseconds the wall clock of the machine is set back: a list with one item."""
     back = [0]
     real = time.time_ns
     monkeypatch.setattr(time, "time_ns", lambda: real() - back[0] * 1_000)
     return back
 
 
-def is_let_through_again(client: Raw) -> bool:
+def is_accepted_again(client: Raw) -> bool:
     """Whether a participant over its rate is accepted again after half a second."""
     for _ in range(10):
         client.say(kind="chat", payload={"text": "flood"})
@@ -38,7 +38,7 @@ def test_rates_of_envelopes_refill(tmp_path: Path, set_back: list[int]) -> None:
         client.say(kind="chat", payload={"text": "before"})
         client.envelope("chat")
         set_back[0] = HOUR
-        assert is_let_through_again(client)
+        assert is_accepted_again(client)
         client.close()
 
 
@@ -76,5 +76,5 @@ def test_rates_refill_after_a_restart_whose_clock_is_behind_the_journal(tmp_path
     set_back[0] = HOUR
     with running(tmp_path, {"limits": limits}, journal=JournalSettings()) as gateway:
         client = joined(gateway)
-        assert is_let_through_again(client)
+        assert is_accepted_again(client)
         client.close()

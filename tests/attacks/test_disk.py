@@ -1,4 +1,4 @@
-"""A disk that is full at the start, and a journal that is deleted under a gateway that runs."""
+"""A disk that is full at the start, and a journal that is deleted while the gateway runs."""
 
 import json
 import shutil
@@ -14,7 +14,7 @@ from tests.journal.gateway_process import GatewayProcess, gateway
 from tests.journal.small_disk import Disk, on_a_small_disk
 from tests.support.polling import until
 
-EVERYBODY = {name: {"capabilities": [{"kind": "*"}]} for name in ("alice", "bob")}
+PARTICIPANTS = {name: {"capabilities": [{"kind": "*"}]} for name in ("alice", "bob")}
 FROM_THE_NTH_ON = """
 import errno, os, sys
 import mew.cli, mew.cli.space.gateway
@@ -32,11 +32,11 @@ def hook(name, args):
 sys.addaudithook(hook)
 sys.exit(mew.cli.main(sys.argv[2:]))
 """
-"""The command on a disk that is full from the nth file or folder on that it creates or opens for writing."""
+"""The command on a disk that becomes full with the nth file or folder that it creates or opens for writing."""
 
 
 @pytest.mark.parametrize("nth", [1, 4, 5, 6, 7, 8, 9])
-def test_a_start_on_a_full_disk_names_what_cannot_be_written(tmp_path: Path, nth: int) -> None:
+def test_a_start_on_a_full_disk_names_the_path_that_cannot_be_written(tmp_path: Path, nth: int) -> None:
     participants = {"alice": {"tokens": ["x"]}, "log": {"output_log": "logs/log.jsonl", "auto_connect": True}}
     content = {"space": {"id": "lab"}, "gateway": {"port": 0}, "participants": participants}
     (tmp_path / "space.yaml").write_text(json.dumps(content), encoding="utf-8")
@@ -44,9 +44,9 @@ def test_a_start_on_a_full_disk_names_what_cannot_be_written(tmp_path: Path, nth
     ran = subprocess.run(line, cwd=tmp_path, env=environment(), capture_output=True, text=True, timeout=30, check=False)
     assert ran.returncode in (1, 2), ran.stderr
     assert "Traceback" not in ran.stderr
-    (said,) = [each for each in ran.stderr.splitlines() if each.startswith("mew: ")]
-    assert "No space left on device" in said
-    assert str(tmp_path) in said
+    (error,) = [text for text in ran.stderr.splitlines() if text.startswith("mew: ")]
+    assert "No space left on device" in error
+    assert str(tmp_path) in error
 
 
 @on_a_small_disk
@@ -112,24 +112,24 @@ def delete_log(process: GatewayProcess) -> None:
 
 
 @pytest.mark.parametrize(
-    ("sync", "ended", "happens"),
+    ("sync", "ended", "change"),
     [
-        *[("interval:50", False, happens) for happens in (delete_file, delete_log)],
-        *[("interval:50", ended, happens) for ended in (False, True) for happens in (delete, move, replace)],
+        *[("interval:50", False, change) for change in (delete_file, delete_log)],
+        *[("interval:50", ended, change) for ended in (False, True) for change in (delete, move, replace)],
         ("always", False, delete),
         ("os", False, delete),
     ],
 )
-def test_nothing_is_acknowledged_once_the_journal_was_deleted_or_moved(
-    tmp_path: Path, sync: str, ended: bool, happens: Callable[[GatewayProcess], None]
+def test_nothing_is_acknowledged_after_the_journal_was_deleted_or_moved(
+    tmp_path: Path, sync: str, ended: bool, change: Callable[[GatewayProcess], None]
 ) -> None:
     journal = {"segment_seconds": 0.2 if ended else 3600, "sync": sync}
-    with gateway(tmp_path, participants=EVERYBODY, journal=journal) as process:
+    with gateway(tmp_path, participants=PARTICIPANTS, journal=journal) as process:
         process.start()
         assert process.post("alice", "chat", text="before").status == 200
         if ended:  # no file of the log is open for writing
             until(lambda: not process.journal.logs())
-        happens(process)
+        change(process)
         answers = [process.post("alice", "chat", text=f"after {n}") for n in range(8)]
         assert [answer.status for answer in answers] == [503] * 8
         assert answers[-1].json["error"] == "journal_unavailable"

@@ -1,4 +1,4 @@
-"""Very many connections, and some that never read: they wait or end, and members, the journal and others continue."""
+"""Many connections, and some that never read: they wait or end, and members and the journal are not affected."""
 
 import resource
 import signal
@@ -23,7 +23,7 @@ FEW: Final = UnadmittedLimits(unadmitted_connections=8, unadmitted_per_address=8
 
 
 def silent(port: int) -> socket.socket:
-    """It asks and never reads."""
+    """A client that sends requests and never reads."""
     client = socket.socket()
     client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
     client.connect(("127.0.0.1", port))
@@ -40,7 +40,7 @@ def flood(client: socket.socket) -> None:
 
 
 @pytest.mark.parametrize("secure", [False, True], ids=["plain", "tls"])
-def test_a_peer_that_never_reads_its_answers_is_cut_off(tmp_path: Path, *, secure: bool) -> None:
+def test_a_peer_that_never_reads_its_answers_is_disconnected(tmp_path: Path, *, secure: bool) -> None:
     tls, trust = tls_of(tmp_path) if secure else (None, None)
     with running(tmp_path, tls=tls, timeouts=Timeouts(write_seconds=0.5, close_seconds=0.5)) as gateway:
         clients = [Raw(gateway.port, tls=trust, buffer=4096) for _ in range(20)]
@@ -52,8 +52,8 @@ def test_a_peer_that_never_reads_its_answers_is_cut_off(tmp_path: Path, *, secur
             client.close()
 
 
-def test_a_small_answer_that_is_never_read_ends_too(tmp_path: Path) -> None:
-    """It waits in the gateway while the connection is being closed for its silence."""
+def test_a_peer_that_never_reads_a_small_answer_is_disconnected_too(tmp_path: Path) -> None:
+    """The answer waits in the gateway while the silent connection is closed."""
     with running(tmp_path, timeouts=Timeouts(write_seconds=0.5)) as gateway:
         client = silent(gateway.port)
         client.send(GET)
@@ -74,10 +74,10 @@ def test_a_peer_that_reads_slowly_gets_its_answer(tmp_path: Path) -> None:
         client.close()
 
 
-# More than there may be
+# Limits on connections
 
 
-def test_more_connections_than_there_may_be_wait_and_are_served_in_turn(tmp_path: Path) -> None:
+def test_connections_over_the_limit_wait_and_are_served_in_order(tmp_path: Path) -> None:
     with running(tmp_path, unadmitted=FEW) as gateway:
         idle = [Raw(gateway.port) for _ in range(8)]
         gateway.until(lambda gateway: gateway.connections.unadmitted_count == 8)
@@ -92,7 +92,7 @@ def test_more_connections_than_there_may_be_wait_and_are_served_in_turn(tmp_path
             client.close()
 
 
-def test_members_are_no_unadmitted_connections(tmp_path: Path) -> None:
+def test_members_do_not_count_as_unadmitted_connections(tmp_path: Path) -> None:
     with running(tmp_path, unadmitted=FEW) as gateway:
         members = [joined(gateway, name) for name in ("alice", "bob", "carol") for _ in range(1)]
         polling = Raw(gateway.port)
@@ -105,7 +105,7 @@ def test_members_are_no_unadmitted_connections(tmp_path: Path) -> None:
         assert gateway.ask(lambda gateway: gateway.connections.unadmitted_count) == 0
 
 
-def test_a_handshake_of_tls_that_fails_is_forgotten(tmp_path: Path) -> None:
+def test_a_failed_tls_handshake_is_no_longer_counted(tmp_path: Path) -> None:
     tls, _ = tls_of(tmp_path)
     with running(tmp_path, tls=tls, unadmitted=FEW) as gateway:
         for _ in range(20):
@@ -136,7 +136,7 @@ def test_one_address_waits_while_another_is_served(tmp_path: Path) -> None:
 
 
 def from_elsewhere(gateway: Running) -> socket.socket:
-    """A connection from another address than the others."""
+    """A connection from another address."""
     return socket.create_connection(("127.0.0.1", gateway.port), timeout=10, source_address=("127.0.0.2", 0))
 
 
@@ -150,8 +150,8 @@ def open_to_all(directory: Path, **limits: int) -> AbstractContextManager[Runnin
     )
 
 
-def test_an_address_that_has_all_it_may_have_keeps_no_other_waiting(tmp_path: Path) -> None:
-    """Those that wait for their address take none of the places that others may have."""
+def test_an_address_at_its_limit_does_not_delay_other_addresses(tmp_path: Path) -> None:
+    """Connections that wait for their address do not use up the places of others."""
     with open_to_all(tmp_path, unadmitted_connections=16, unadmitted_per_address=4) as gateway, ExitStack() as opened:
         for _ in range(40):
             opened.enter_context(closing(Raw(gateway.port)))
@@ -163,7 +163,7 @@ def test_an_address_that_has_all_it_may_have_keeps_no_other_waiting(tmp_path: Pa
         assert gateway.ask(lambda gateway: gateway.connections.open_count) == 41
 
 
-def test_where_everything_is_full_the_address_with_most_that_wait_gives_way(
+def test_at_the_limit_of_waiting_connections_the_largest_waiting_address_loses_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(connections, "MAX_WAITING_CONNECTIONS", 20)
@@ -187,13 +187,15 @@ def test_where_everything_is_full_the_address_with_most_that_wait_gives_way(
         over.close()
 
 
-def test_clients_of_a_proxy_that_wait_give_way_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_limit_of_waiting_connections_includes_clients_of_a_proxy(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(connections, "MAX_WAITING_CONNECTIONS", 1)
     limits = UnadmittedLimits(unadmitted_per_address=1)
     with running(tmp_path, unadmitted=limits, trusted_proxies=("127.0.0.0/8",)) as gateway, ExitStack() as opened:
         first, second, third = (opened.enter_context(closing(Raw(gateway.port))) for _ in range(3))
-        for count, each in enumerate((first, second, third)):
-            each.send(upgrade(X_Forwarded_For="192.0.2.1"))
+        for count, client in enumerate((first, second, third)):
+            client.send(upgrade(X_Forwarded_For="192.0.2.1"))
             if count < 2:
                 gateway.until(lambda gateway, count=count: gateway.connections.waiting_count == count)  # type: ignore[misc]
         assert first.answer().status == 101
@@ -209,7 +211,7 @@ def test_a_valid_token_makes_room_for_the_next_from_its_address(tmp_path: Path) 
             client.close()
 
 
-def test_a_waiting_connection_may_hang_up(tmp_path: Path) -> None:
+def test_a_waiting_connection_may_disconnect(tmp_path: Path) -> None:
     with running(tmp_path, unadmitted=UnadmittedLimits(unadmitted_per_address=1)) as gateway:
         first, *others = [Raw(gateway.port) for _ in range(5)]
         gateway.until(lambda gateway: gateway.connections.unadmitted_count == 5)
@@ -223,7 +225,7 @@ def test_a_waiting_connection_may_hang_up(tmp_path: Path) -> None:
 # Behind a proxy
 
 
-def test_only_a_trusted_proxy_says_where_a_request_comes_from() -> None:
+def test_the_address_of_a_client_comes_only_from_a_trusted_proxy() -> None:
     proxies = TrustedProxies(("10.0.0.0/8", "::1"))
     forwarded = [(b"x-forwarded-for", b"192.0.2.1, 203.0.113.7, 10.1.1.1")]
     assert proxies.client("10.0.0.1", forwarded) == "203.0.113.7"
@@ -236,7 +238,7 @@ def test_only_a_trusted_proxy_says_where_a_request_comes_from() -> None:
     assert TrustedProxies(()).client("10.0.0.1", forwarded) == "10.0.0.1"
 
 
-def test_behind_a_trusted_proxy_each_client_has_its_own_place(tmp_path: Path) -> None:
+def test_behind_a_trusted_proxy_each_client_is_counted_separately(tmp_path: Path) -> None:
     limits = UnadmittedLimits(unadmitted_per_address=1)
     with running(tmp_path, unadmitted=limits, trusted_proxies=("127.0.0.0/8",)) as gateway:
         one, two, again = Raw(gateway.port), Raw(gateway.port), Raw(gateway.port)
@@ -255,8 +257,8 @@ def test_behind_a_trusted_proxy_each_client_has_its_own_place(tmp_path: Path) ->
         again.close()
 
 
-def test_a_member_behind_a_proxy_admits_nobody_else(tmp_path: Path) -> None:
-    """A proxy keeps its connections for whichever client comes next."""
+def test_a_member_behind_a_proxy_does_not_admit_the_next_client(tmp_path: Path) -> None:
+    """A proxy reuses its connection for the next client."""
     with running(tmp_path, trusted_proxies=("127.0.0.1",)) as gateway:
         client = Raw(gateway.port)
         assert client.ask("GET", "/participants", gateway.token("alice")).status == 200
@@ -266,20 +268,20 @@ def test_a_member_behind_a_proxy_admits_nobody_else(tmp_path: Path) -> None:
         client.close()
 
 
-# Bookkeeping
+# Counting
 
 
-def test_an_address_of_ipv6_is_counted_by_its_network() -> None:
+def test_an_ipv6_address_is_counted_by_its_network() -> None:
     assert counted_as("2001:db8::1") == counted_as("2001:db8::2:3") != counted_as("2001:db8:1::1")
     assert counted_as("192.0.2.1") == "192.0.2.1"
     assert counted_as("fe80::1%eth0") == "fe80::/64"
     assert counted_as("not:an:address") == "not:an:address"
 
 
-def test_a_place_goes_to_the_one_that_waits_longest() -> None:
+def test_a_free_place_goes_to_the_connection_that_has_waited_longest() -> None:
     book, turns = Connections(unadmitted=9, per_address=1), list[int]()
     opened = [book.open("192.0.2.1:1") for _ in range(4)]
-    waits = [each.await_turn("192.0.2.1", lambda n=n: turns.append(n)) for n, each in enumerate(opened)]  # type: ignore[misc]
+    waits = [connection.await_turn("192.0.2.1", lambda n=n: turns.append(n)) for n, connection in enumerate(opened)]  # type: ignore[misc]
     assert waits == [False, True, True, True]
     opened[2].closed()
     opened[0].admit()
@@ -292,7 +294,7 @@ def test_a_place_goes_to_the_one_that_waits_longest() -> None:
     assert (book.open_count, book.unadmitted_count, turns) == (0, 0, [1, 3])
 
 
-def test_members_find_descriptors_that_strangers_do_not_get() -> None:
+def test_some_descriptors_are_reserved_for_members() -> None:
     book = Connections(unadmitted=1_000, per_address=1_000)
     book.limit_to(20)
 
@@ -304,25 +306,25 @@ def test_members_find_descriptors_that_strangers_do_not_get() -> None:
 
     strangers = fill()
     assert len(strangers) == 15
-    for each in strangers:
-        each.admit()
+    for connection in strangers:
+        connection.admit()
     assert len(fill()) == 5
 
 
-def test_those_that_wait_give_way_where_descriptors_are_few() -> None:
-    book, gone = Connections(unadmitted=1_000, per_address=250), list[int]()
+def test_waiting_connections_are_closed_if_descriptors_run_out() -> None:
+    book, disconnected = Connections(unadmitted=1_000, per_address=250), list[int]()
     book.limit_to(20)  # of which 15 are for strangers, and 3 of them for one address
 
     def come(number: int, address: str) -> bool:
         assert not book.full
         opened = book.open("")
-        return opened.await_turn(address, lambda: None, lambda: gone.append(number))
+        return opened.await_turn(address, lambda: None, lambda: disconnected.append(number))
 
     assert [come(number, "192.0.2.1") for number in range(15)] == [False] * 3 + [True] * 12
     assert [come(number, "192.0.2.2") for number in range(15, 18)] == [False] * 3
-    assert gone == [14, 13, 12]
+    assert disconnected == [14, 13, 12]
     assert come(18, "192.0.2.1")
-    assert gone == [14, 13, 12, 11]
+    assert disconnected == [14, 13, 12, 11]
     assert (book.open_count, book.unadmitted_count, book.waiting_count) == (15, 15, 9)
 
 
@@ -338,10 +340,10 @@ DESCRIPTORS: Final = 256
 
 @contextmanager
 def process(directory: Path) -> Iterator[tuple[subprocess.Popen[bytes], int]]:
-    """A gateway of its own that may open so many descriptors, with a journal."""
+    """A gateway process with a journal and a low limit of descriptors."""
     (directory / "space.yaml").write_text(SPACE, encoding="utf-8")
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = taken.getsockname()[1]
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
 
     def limit() -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (DESCRIPTORS, DESCRIPTORS))
@@ -360,7 +362,7 @@ def process(directory: Path) -> Iterator[tuple[subprocess.Popen[bytes], int]]:
             gateway.wait(20)
 
 
-def test_the_journal_never_lacks_a_descriptor(tmp_path: Path) -> None:
+def test_connections_never_use_up_the_descriptors_of_the_journal(tmp_path: Path) -> None:
     with process(tmp_path) as (gateway, port):
         member = Raw(port)
         member.send(upgrade(Authorization="Bearer alice-token"))
@@ -384,7 +386,7 @@ def test_the_journal_never_lacks_a_descriptor(tmp_path: Path) -> None:
     assert "Too many open files" not in (tmp_path / "log").read_text(encoding="utf-8")
 
 
-def test_what_is_left_for_connections_is_what_others_do_not_need() -> None:
+def test_the_descriptors_for_connections_exclude_open_and_reserved_ones() -> None:
     limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     before = descriptors_left()
     with socket.socket():

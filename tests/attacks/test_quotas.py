@@ -1,4 +1,4 @@
-"""One participant that takes all it can get: streams, their metadata, live readers (docs/protocol.md, Limits)."""
+"""One participant that uses all that its limits allow: streams, metadata, live readers (docs/protocol.md, Limits)."""
 
 import time
 from pathlib import Path
@@ -11,7 +11,7 @@ from mew.journal import JournalSettings
 from mew.protocol import Limits
 from tests.gateway.raw import TEXT, Raw, Running, frame, head, running, upgrade
 
-KEPT = JournalSettings()
+JOURNAL = JournalSettings()
 
 
 def joined(gateway: Running, participant: str) -> Raw:
@@ -23,7 +23,7 @@ def joined(gateway: Running, participant: str) -> Raw:
 
 
 def ask_for_stream(client: Raw, payload: dict[str, Any]) -> dict[str, Any] | None:
-    """Ask for a stream; the refusal, if it is one."""
+    """Request a stream; return the refusal, or None."""
     client.send(frame(TEXT, msgspec.json.encode({"kind": "stream/request", "payload": payload})))
     while True:
         received = client.frame()
@@ -40,11 +40,11 @@ def ask_for_stream(client: Raw, payload: dict[str, Any]) -> dict[str, Any] | Non
     ("size", "quota", "opened"),
     [(250_000, "stream_metadata_bytes_per_participant", 4), (1_000, "streams_per_participant", 256)],
 )
-def test_a_join_stays_quick_however_much_one_participant_stores(
+def test_a_join_stays_fast_however_much_one_participant_stores(
     tmp_path: Path, size: int, quota: str, opened: int
 ) -> None:
     """400 streams of 250 kB made every join take 3 to 8 seconds, and blocked all participants."""
-    with running(tmp_path, journal=KEPT) as gateway:
+    with running(tmp_path, journal=JOURNAL) as gateway:
         alice = joined(gateway, "alice")
         refusals = [ask_for_stream(alice, {"description": "x" * size}) for _ in range(opened + 3)]
         assert refusals[:opened] == [None] * opened
@@ -56,12 +56,12 @@ def test_a_join_stays_quick_however_much_one_participant_stores(
         began = time.monotonic()
         bob = joined(gateway, "bob")
         assert time.monotonic() - began < 1
-        for each in (alice, bob):
-            each.close()
+        for client in (alice, bob):
+            client.close()
 
 
-def test_one_participant_cannot_take_every_live_reader_of_a_journal(tmp_path: Path) -> None:
-    with running(tmp_path, {"limits": Limits(live_readers_per_participant=2)}, journal=KEPT) as gateway:
+def test_one_participant_cannot_use_every_live_reader_of_a_journal(tmp_path: Path) -> None:
+    with running(tmp_path, {"limits": Limits(live_readers_per_participant=2)}, journal=JOURNAL) as gateway:
         readers = []
 
         def follow(participant: str) -> Any:
@@ -75,8 +75,8 @@ def test_one_participant_cannot_take_every_live_reader_of_a_journal(tmp_path: Pa
         assert [follow("alice").status for _ in range(2)] == [200, 200]
         refused = follow("alice")
         assert refused.status == 429
-        told = refused.json
-        assert (told["quota"], told["limit"], told["value"]) == ("live_readers_per_participant", 2, 3)
+        error = refused.json
+        assert (error["quota"], error["limit"], error["value"]) == ("live_readers_per_participant", 2, 3)
         assert follow("bob").status == 200
         for reader in readers:
             reader.socket.close()

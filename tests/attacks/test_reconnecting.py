@@ -39,16 +39,16 @@ def gateway(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.
 
 
 def come(gateway: Running, opened: ExitStack, by: str) -> dict[str, Raw]:
-    """Each speaks with its first packet, before it has heard anything; or with its join, before its welcome."""
+    """Connect all, and send a chat with the first packet, or with the join: in both cases before the welcome."""
     crowd = {name: opened.enter_context(closing(Raw(gateway.port))) for name in CROWD}
-    for name, each in crowd.items():
+    for name, client in crowd.items():
         token = gateway.token(name)
-        each.send(upgrade(Authorization=f"Bearer {token}") + chat(name) if by == "header" else upgrade())
-    for each in crowd.values():
-        assert each.answer().status == 101
+        client.send(upgrade(Authorization=f"Bearer {token}") + chat(name) if by == "header" else upgrade())
+    for client in crowd.values():
+        assert client.answer().status == 101
     if by == "message":
-        for name, each in crowd.items():
-            each.send(join(gateway.token(name)) + chat(name))
+        for name, client in crowd.items():
+            client.send(join(gateway.token(name)) + chat(name))
     return crowd
 
 
@@ -61,7 +61,7 @@ def join(token: str) -> bytes:
 
 
 @pytest.mark.parametrize("by", ["header", "message"])
-def test_who_comes_back_with_a_crowd_is_told_and_told_of_in_order(gateway: Running, by: str) -> None:
+def test_many_participants_that_reconnect_together_see_each_other_in_order(gateway: Running, by: str) -> None:
     alice = joined(gateway)
     with ExitStack() as opened:
         come(gateway, opened, by)
@@ -69,17 +69,17 @@ def test_who_comes_back_with_a_crowd_is_told_and_told_of_in_order(gateway: Runni
         crowd = come(gateway, opened, by)
         gateway.until(lambda gateway: gateway.first_hub.counts.envelopes == 2 * len(CROWD))
         alice.say(kind="chat", payload={"text": LAST})
-        heard = alice.envelopes(LAST)
-        for name, each in crowd.items():
-            told = each.envelopes(LAST)
-            assert told[0]["kind"] == "system/welcome"
-            assert told[0]["payload"]["you"]["id"] == name
-            assert roster(told) == {"alice", *CROWD} - {name}
-            assert in_order(told[1:])
-    assert in_order(heard)
-    assert roster(heard) == set(CROWD)
+        seen_by_alice = alice.envelopes(LAST)
+        for name, client in crowd.items():
+            received = client.envelopes(LAST)
+            assert received[0]["kind"] == "system/welcome"
+            assert received[0]["payload"]["you"]["id"] == name
+            assert roster(received) == {"alice", *CROWD} - {name}
+            assert in_order(received[1:])
+    assert in_order(seen_by_alice)
+    assert roster(seen_by_alice) == set(CROWD)
     for name in CROWD:
-        of_it = [event for event in map(what, heard) if event[1] == name]
+        of_it = [event for event in map(event_of, seen_by_alice) if event[1] == name]
         # A new connection before the gateway has seen the end of the old one takes it over: no one else sees that.
         assert of_it[0] == ("join", name)
         assert of_it.count(("says", name)) == 2
@@ -87,91 +87,91 @@ def test_who_comes_back_with_a_crowd_is_told_and_told_of_in_order(gateway: Runni
 
 
 def upgraded_crowd(gateway: Running, opened: ExitStack) -> list[tuple[Raw, str]]:
-    """Each has its upgrade, and a token that it has not shown yet."""
+    """Upgraded connections that have not joined yet, each with a token."""
     crowd = [(opened.enter_context(closing(Raw(gateway.port))), gateway.token(name)) for name in CROWD]
-    for each, _ in crowd:
-        each.send(upgrade())
-    for each, _ in crowd:
-        assert each.answer().status == 101
+    for client, _ in crowd:
+        client.send(upgrade())
+    for client, _ in crowd:
+        assert client.answer().status == 101
     return crowd
 
 
-def here(gateway: Gateway) -> int:
+def session_count(gateway: Gateway) -> int:
     return len(gateway.first_hub.space.sessions)
 
 
-def test_a_crowd_of_first_messages_is_let_in_a_few_at_a_turn(gateway: Running) -> None:
+def test_many_joins_are_admitted_a_few_per_event_loop_iteration(gateway: Running) -> None:
     with ExitStack() as opened:
         crowd = upgraded_crowd(gateway, opened)
 
-        async def let_in() -> list[int]:
-            """How many had joined after each event-loop iteration, until all had."""
-            for each, token in crowd:
-                each.send(join(token))
+        async def admit_all() -> list[int]:
+            """The number of joins after each event-loop iteration, until all have joined."""
+            for client, token in crowd:
+                client.send(join(token))
             counts = [0]
             while counts[-1] < len(CROWD):
                 await asyncio.sleep(0)
-                counts.append(here(gateway.gateway))
+                counts.append(session_count(gateway.gateway))
             return counts
 
-        counts = gateway.do(let_in())
-        # As many as may pass in a turn, once as they are read and once from the line.
+        counts = gateway.do(admit_all())
+        # The limit per iteration applies twice: to messages as they are read, and to queued ones.
         assert max(now - before for before, now in pairwise(counts)) <= 2 * scheduling.JOINS_A_TURN
 
 
-def test_large_messages_behind_joins_in_a_crowd_come_whole(gateway: Running) -> None:
+def test_large_messages_after_many_concurrent_joins_arrive_whole(gateway: Running) -> None:
     with ExitStack() as opened:
         crowd = upgraded_crowd(gateway, opened)
         large = chat("*" * 100_000)
-        for each, token in crowd[:20]:
-            each.send(join(token) + large)
-        for each, _ in crowd[:20]:
-            assert len(each.envelope("chat")["payload"]["text"]) == 100_000
+        for client, token in crowd[:20]:
+            client.send(join(token) + large)
+        for client, _ in crowd[:20]:
+            assert len(client.envelope("chat")["payload"]["text"]) == 100_000
 
 
-def test_who_is_gone_before_its_turn_does_not_stay(gateway: Running) -> None:
+def test_a_client_that_disconnects_before_its_join_is_handled_does_not_stay(gateway: Running) -> None:
     with ExitStack() as opened:
         crowd = upgraded_crowd(gateway, opened)
 
         async def come_and_go() -> None:
-            for number, (each, token) in enumerate(crowd):
-                each.send(join(token), closing_frame() if number % 3 == 0 else b"")
+            for number, (client, token) in enumerate(crowd):
+                client.send(join(token), closing_frame() if number % 3 == 0 else b"")
                 if number % 3 == 1:
-                    each.close()
+                    client.close()
 
         gateway.do(come_and_go())
-        gateway.until(lambda gateway: here(gateway) == len(CROWD[2::3]) == len(gateway.sockets))
+        gateway.until(lambda gateway: session_count(gateway) == len(CROWD[2::3]) == len(gateway.sockets))
     gateway.until(lambda gateway: gateway.connections.open_count == 0)
 
 
-def what(envelope: dict[str, Any]) -> tuple[str, str]:
-    """What happened, and by whom."""
+def event_of(envelope: dict[str, Any]) -> tuple[str, str]:
+    """The event of an envelope, and its participant."""
     if envelope["kind"] == "system/presence":
         return envelope["payload"]["event"], envelope["payload"]["participant"]["id"]
     return "says", envelope["from"]
 
 
-def in_order(heard: list[dict[str, Any]]) -> bool:
+def in_order(envelopes: list[dict[str, Any]]) -> bool:
     """Whether no participant sends before the presence of its join or after that of its leave."""
-    gone = set()
-    for event, name in map(what, heard):
+    left = set()
+    for event, name in map(event_of, envelopes):
         if event == "leave":
-            gone.add(name)
+            left.add(name)
         elif event == "join":
-            gone.discard(name)
-        elif name in gone:
+            left.discard(name)
+        elif name in left:
             return False
     return True
 
 
-def roster(heard: list[dict[str, Any]]) -> set[str]:
-    """Who is here, by a welcome, if it begins with one, and the presence behind it."""
-    here = set()
-    for envelope in heard:
+def roster(envelopes: list[dict[str, Any]]) -> set[str]:
+    """The participants that are present according to the welcome, if there is one, and the presences after it."""
+    present = set()
+    for envelope in envelopes:
         if envelope["kind"] == "system/welcome":
-            here |= {each["id"] for each in envelope["payload"]["participants"]}
+            present |= {participant["id"] for participant in envelope["payload"]["participants"]}
         elif envelope["kind"] == "system/presence":
-            event, name = what(envelope)
-            assert (name in here) == (event == "leave"), f"{event} of {name}"
-            (here.add if event == "join" else here.discard)(name)
-    return here
+            event, name = event_of(envelope)
+            assert (name in present) == (event == "leave"), f"{event} of {name}"
+            (present.add if event == "join" else present.discard)(name)
+    return present

@@ -1,4 +1,4 @@
-"""What a stranger leaves behind who guesses tokens: an exact count on record, and few lines of the operator's log."""
+"""The traces of a stranger who guesses tokens: an exact count in the journal, and few lines in the gateway's log."""
 
 import asyncio
 import logging
@@ -20,28 +20,30 @@ from tests.attacks.test_administration import administered
 from tests.gateway.raw import TEXT, Raw, Running, frame, head, running, upgrade
 
 PATIENT = Timeouts(failed_join_seconds=30)
-"""Longer than the timeout of a test: an answer that arrives was not delayed."""
+"""Longer than the time-out of a test: if an answer arrives, it was not delayed."""
 
 
 def guess(token: str) -> bytes:
     return frame(TEXT, msgspec.json.encode({"type": "join", "token": token}))
 
 
-def on_record(directory: Path) -> list[dict[str, Any]]:
-    return [each for each in administered(directory) if each["action"] == "connection_refused"]
+def recorded(directory: Path) -> list[dict[str, Any]]:
+    return [entry for entry in administered(directory) if entry["action"] == "connection_refused"]
 
 
-# The operator's log
+# The log of the gateway
 
 
 @pytest.fixture
 def lines(caplog: pytest.LogCaptureFixture) -> Callable[[], list[dict[str, Any]]]:
-    """What the gateway logs at its usual level; the events of refusals."""
+    """The events of refusals that the gateway logs at its usual level."""
     caplog.set_level("INFO", "mew.gateway")
 
     def refusals() -> list[dict[str, Any]]:
-        logged = [each.msg for each in caplog.records if each.name == "mew.gateway" and isinstance(each.msg, dict)]
-        return [each for each in logged if "peer" in each]
+        logged = [
+            record.msg for record in caplog.records if record.name == "mew.gateway" and isinstance(record.msg, dict)
+        ]
+        return [event for event in logged if "peer" in event]
 
     return refusals
 
@@ -67,7 +69,7 @@ def no_tokens(gateway: Running, times: int) -> None:
 
 
 def bad_posts(gateway: Running, times: int) -> None:
-    """Of a member."""
+    """Requests of a member."""
     client, path = Raw(gateway.port), "/participants/alice/messages?since=x"
     assert [client.ask("GET", path, gateway.token("alice")).status for _ in range(times)] == [400] * times
     client.close()
@@ -91,7 +93,7 @@ def other_spaces(gateway: Running, times: int) -> None:
 
 
 def pipelines(gateway: Running, times: int) -> None:
-    """Each has more requests than may wait."""
+    """Connections that each send more requests than may wait."""
     for _ in range(times):
         client = Raw(gateway.port)
         with suppress(ConnectionError):
@@ -103,7 +105,7 @@ FLOODS = [foreign_hosts, wrong_tokens, no_tokens, bad_posts, no_requests, other_
 
 
 @pytest.mark.parametrize("flood", FLOODS, ids=lambda flood: flood.__name__)
-def test_refusals_without_end_are_few_lines(
+def test_many_refusals_are_few_lines(
     tmp_path: Path, lines: Callable[[], list[dict[str, Any]]], flood: Callable[[Running, int], None]
 ) -> None:
     with running(tmp_path, timeouts=Timeouts(failed_join_seconds=0.001)) as gateway:
@@ -112,11 +114,11 @@ def test_refusals_without_end_are_few_lines(
         assert len(lines()) <= 3
     first, *others = lines()
     assert first["peer"].startswith("127.0.0.1:")
-    assert {(each["event"], each["peer"]) for each in others} == {("repeated", "127.0.0.1")}
-    assert 1 + sum(each["count"] for each in others) == 200
+    assert {(line["event"], line["peer"]) for line in others} == {("repeated", "127.0.0.1")}
+    assert 1 + sum(line["count"] for line in others) == 200
 
 
-def test_sources_without_end_are_few_lines(lines: Callable[[], list[dict[str, Any]]]) -> None:
+def test_refusals_from_many_addresses_are_few_lines(lines: Callable[[], list[dict[str, Any]]]) -> None:
     now = 1_000 * SECOND
     log = RefusalLog(lambda: now)
     connections = Connections(unadmitted=9, per_address=9)
@@ -132,16 +134,16 @@ def test_sources_without_end_are_few_lines(lines: Callable[[], list[dict[str, An
     now += REPEATED_SECONDS * SECOND
     log.close()
     assert len(lines()) == 2 * SOURCES + 1
-    assert sum(each.get("count", 1) for each in lines()) == 2_000
+    assert sum(line.get("count", 1) for line in lines()) == 2_000
     assert lines()[-1]["peer"] == "others"
 
 
-def test_faults_of_peers_without_end_are_one_line() -> None:
+def test_many_protocol_errors_of_peers_are_one_line() -> None:
     logger = logging.getLogger("mew.test_of_faults")
     logger.setLevel("INFO")
-    now, heard = 100.0, list[str]()
+    now, logged = 100.0, list[str]()
     handler = logging.Handler()
-    handler.emit = lambda record: heard.append(f"{record.levelname} {record.getMessage()}")  # type: ignore[method-assign]
+    handler.emit = lambda record: logged.append(f"{record.levelname} {record.getMessage()}")  # type: ignore[method-assign]
     logger.addHandler(handler)
     logger.addFilter(Weigher(lambda: now))
     for _ in range(100):
@@ -149,7 +151,7 @@ def test_faults_of_peers_without_end_are_one_line() -> None:
     now += FAULT_SECONDS
     logger.error("WS parser error: %s, initiate disconnect", "another")
     fault = "INFO WS parser error: {}, initiate disconnect"
-    assert heard == [
+    assert logged == [
         fault.format("a fault"),
         f"{fault.format('another')} (99 such faults of peers since the last line)",
     ]
@@ -161,7 +163,7 @@ PROXY = ("127.0.0.1",)
 
 
 def forwarded(gateway: Running, client: str, *, upgraded: bool = False) -> None:
-    """One refused request through a proxy, which says no port of its client."""
+    """One refused request through a proxy, which does not report the port of its client."""
     peer = Raw(gateway.port)
     headers = {"X-Forwarded-For": client}
     if upgraded:
@@ -175,12 +177,12 @@ def forwarded(gateway: Running, client: str, *, upgraded: bool = False) -> None:
 
 
 @pytest.mark.parametrize("upgraded", [False, True], ids=["http", "websocket"])
-def test_clients_behind_a_proxy_are_counted_as_their_connections_are(tmp_path: Path, *, upgraded: bool) -> None:
+def test_refusals_behind_a_proxy_are_counted_per_client_address(tmp_path: Path, *, upgraded: bool) -> None:
     clients = ["2001:db8::1", "2001:db8::2", "2001:db8:0:1::7", "203.0.113.7", "203.0.113.8", "203.0.113.8"]
     with running(tmp_path, timeouts=PATIENT, journal=JournalSettings(), trusted_proxies=PROXY) as gateway:
         for client in clients:
             forwarded(gateway, client, upgraded=upgraded)
-    assert [(each["peer"], each["count"]) for each in on_record(tmp_path)] == [
+    assert [(entry["peer"], entry["count"]) for entry in recorded(tmp_path)] == [
         ("2001:db8::1", 1),
         ("2001:db8:0:1::7", 1),
         ("203.0.113.7", 1),
@@ -191,7 +193,7 @@ def test_clients_behind_a_proxy_are_counted_as_their_connections_are(tmp_path: P
 
 
 @pytest.mark.parametrize("way", ["message", "header"])
-def test_a_guess_is_on_record_also_when_its_answer_is_not_awaited(tmp_path: Path, way: str) -> None:
+def test_a_guess_is_recorded_even_if_the_client_does_not_wait_for_the_answer(tmp_path: Path, way: str) -> None:
     with running(tmp_path, timeouts=PATIENT, journal=JournalSettings()) as gateway:
         for number in range(5):
             client = Raw(gateway.port)
@@ -202,4 +204,4 @@ def test_a_guess_is_on_record_also_when_its_answer_is_not_awaited(tmp_path: Path
                 client.send(guess(token))
             client.close()
             gateway.until(lambda gateway: gateway.connections.open_count == 0)
-    assert sum(each["count"] for each in on_record(tmp_path)) == 5
+    assert sum(entry["count"] for entry in recorded(tmp_path)) == 5

@@ -21,7 +21,7 @@ def records_in(directory: Path) -> list[Record]:
 
 
 def test_an_observer_cannot_fill_the_journal_with_refused_messages(tmp_path: Path) -> None:
-    """A hundred seconds of this made a journal grow by 172 MiB; every refusal is still counted."""
+    """A hundred seconds of this once made a journal grow by 172 MiB. Every refusal is still counted."""
     with running(tmp_path, journal=JournalSettings()) as gateway:
         token = gateway.tokens.issue("lab", "screen", observer=True)  # type: ignore[call-arg]
         assert gateway.tokens.identify(token) == Identity("lab", "screen", observer=True)
@@ -36,10 +36,10 @@ def test_an_observer_cannot_fill_the_journal_with_refused_messages(tmp_path: Pat
         screen.send(frame(TEXT, b'{"token":"%b"' % SECRET.encode()))
         assert screen.envelope("system/error")["payload"]["error"] == "invalid_envelope"
         screen.close()
-    refused = [each for each in records_in(tmp_path) if each.event == "rejected"]
+    refused = [record for record in records_in(tmp_path) if record.event == "rejected"]
     assert len(refused) == MESSAGES + 1
-    assert sum(each.reason == "capability_violation" for each in refused) == MESSAGES
-    assert sum(each.size for each in refused) > MESSAGES * SIZE
-    assert sum(len(each.payload) for each in refused) < 150_000
+    assert sum(record.reason == "capability_violation" for record in refused) == MESSAGES
+    assert sum(record.size for record in refused) > MESSAGES * SIZE
+    assert sum(len(record.payload) for record in refused) < 150_000
     files = [file for file in (tmp_path / ".mew").rglob("*") if file.is_file()]
     assert not any(SECRET.encode() in file.read_bytes() for file in files)

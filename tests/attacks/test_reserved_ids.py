@@ -1,4 +1,4 @@
-"""Ids that look like the gateway's or like another participant's (docs/protocol.md, Reserved names)."""
+"""Ids that resemble the id of the gateway or of another participant (docs/protocol.md, Reserved names)."""
 
 from pathlib import Path
 
@@ -17,7 +17,7 @@ participants:
 
 
 @pytest.mark.parametrize("claimed", ["System:gateway", "SYSTEM", "Gateway", "gATEWAY", "Alice", "BOB"])
-def test_nobody_without_a_token_takes_a_name_by_its_case(tmp_path: Path, claimed: str) -> None:
+def test_without_a_token_no_one_joins_as_a_name_in_another_letter_case(tmp_path: Path, claimed: str) -> None:
     with running(tmp_path, {"allow_anonymous": True}) as gateway:
         stranger = Raw(gateway.port)
         stranger.send(upgrade())
@@ -27,18 +27,19 @@ def test_nobody_without_a_token_takes_a_name_by_its_case(tmp_path: Path, claimed
         assert stranger.closed() == 4401
 
 
-def test_nobody_is_configured_under_the_gateways_name(tmp_path: Path) -> None:
+def test_no_participant_is_configured_with_the_name_of_the_gateway(tmp_path: Path) -> None:
     file = tmp_path / "space.yaml"
     file.write_text(SPACE + '  "System:admin": {}\n', encoding="utf-8")
-    with pytest.raises(ConfigError, match="the id is reserved for the gateway"):
+    with pytest.raises(ConfigError) as caught:
         load_config([file], environ={})
+    assert caught.value.where == "participants.System:admin"
 
 
-def test_the_doctor_warns_of_configured_ids_that_look_alike(tmp_path: Path) -> None:
+def test_the_doctor_warns_about_configured_ids_that_look_alike(tmp_path: Path) -> None:
     names = ("alice", "Alice", "agent-1", "agent_l", "bob")
     lines = "".join(f"  {name}: {{}}\n" for name in names)
     (tmp_path / "space.yaml").write_text(SPACE + lines, encoding="utf-8")
-    noted = [each.line for each in look(tmp_path) if each.name == "participants"]
+    noted = [check.line for check in look(tmp_path) if check.name == "participants"]
     assert noted == [
         "'alice' and 'Alice' look alike and could be confused: rename one",
         "'agent-1' and 'agent_l' look alike and could be confused: rename one",

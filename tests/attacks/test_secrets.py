@@ -1,9 +1,10 @@
-"""Attempts to get at tokens that are not the attacker's."""
+"""Attempts to obtain tokens of others."""
 
 import asyncio
 import errno
 import json
 import os
+import re
 import signal
 import socket
 import stat
@@ -72,11 +73,11 @@ def test_the_coding_template_serves_a_folder_without_the_tokens_and_pins_the_ser
     (served,) = served_folders((server.command, *server.args))
     assert (home / served).is_dir()
     assert not (home / ".mew").is_relative_to((home / served).resolve())
-    assert any(each.startswith(f"{PACKAGE}@2") for each in server.args)
+    assert any(argument.startswith(f"{PACKAGE}@2") for argument in server.args)
 
 
 @pytest.mark.parametrize("folder", [".", "..", ".mew", "./.mew/tokens", "link", "projects"])
-def test_a_space_is_not_made_that_would_serve_a_mew(tmp_path: Path, folder: str) -> None:
+def test_a_space_whose_file_server_would_serve_a_mew_folder_is_not_created(tmp_path: Path, folder: str) -> None:
     home = tmp_path / "lab"
     (home / "projects" / "deep" / "other" / ".mew").mkdir(parents=True)
     (home / "link").symlink_to(home)
@@ -101,15 +102,17 @@ def test_a_gateway_does_not_start_a_file_server_that_serves_its_tokens(tmp_path:
 
 def test_the_doctor_names_a_file_server_that_serves_the_tokens(tmp_path: Path) -> None:
     ran = run(space_with(tmp_path, file_server(".")), "doctor", "--json")
-    (found,) = [each for each in ran.json["checks"] if "files:" in each["line"] and each["state"] == "wrong"]
-    assert f"{tmp_path}/.mew" in found["line"]
-    assert "./workspace" in found["line"]
+    (check,) = [entry for entry in ran.json["checks"] if "files:" in entry["line"] and entry["state"] == "wrong"]
+    assert f"{tmp_path}/.mew" in check["line"]
+    assert "./workspace" in check["line"]
 
 
 def test_a_bridge_does_not_start_a_file_server_that_serves_tokens(tmp_path: Path) -> None:
     (tmp_path / "a" / ".mew").mkdir(parents=True)
     server = StdioServer(command=("npx", "-y", PACKAGE, str(tmp_path)), cwd=tmp_path)
-    with pytest.raises(ServerStartError, match="gives access to"):
+    problem = served_folder_problem(server.command, tmp_path, Path.cwd())
+    assert problem is not None
+    with pytest.raises(ServerStartError, match=re.escape(problem)):
         asyncio.run(StdioTransport.start(server, {}))
 
 
@@ -135,7 +138,7 @@ def test_a_bridge_does_not_start_a_file_server_that_serves_tokens(tmp_path: Path
     ],
     ids=" ".join,
 )
-def test_no_spelling_of_a_folder_hides_that_tokens_are_in_it(
+def test_no_notation_of_a_folder_hides_that_it_contains_tokens(
     tmp_path: Path, arguments: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
@@ -217,7 +220,7 @@ def test_a_command_whose_folders_can_be_checked_is_started(tmp_path: Path, argum
     assert served_folder_problem(arguments, tmp_path / "lab", tmp_path / "lab") is None
 
 
-def test_a_space_is_not_made_of_which_the_served_folders_cannot_be_checked(tmp_path: Path) -> None:
+def test_a_space_whose_served_folders_cannot_be_checked_is_not_created(tmp_path: Path) -> None:
     home = tmp_path / "lab"
     template = home / "templates" / "mine"
     template.mkdir(parents=True)
@@ -229,7 +232,7 @@ def test_a_space_is_not_made_of_which_the_served_folders_cannot_be_checked(tmp_p
     assert not (home / ".mew").exists()
 
 
-# A gateway that other machines reach
+# A gateway that other machines can reach
 
 REBOUND = {"Host": "evil.example:8080", "Origin": "http://evil.example:8080"}
 
@@ -255,20 +258,20 @@ def exposed_space(directory: Path, *, anonymous: bool = False, **gateway: object
         ({"anonymous": True, "allowed_hosts": ["*"], "host": "localhost"}, "cannot be combined with"),
     ],
 )
-def test_a_gateway_does_not_start_where_any_website_could_point_its_name_to_it(
+def test_a_gateway_does_not_start_if_any_website_could_resolve_its_name_to_it(
     tmp_path: Path, options: dict[str, Any], reason: str
 ) -> None:
     ran = piped(exposed_space(tmp_path, **options), "gateway", "start")
     assert ran.returncode == 2
     assert reason in ran.stderr.decode()
     assert "gateway.allowed_hosts" in ran.stderr.decode()
-    found = run(tmp_path, "doctor", "--json").json["checks"]
-    assert [each["state"] for each in found if reason in each["line"]] == ["wrong"]
+    checks = run(tmp_path, "doctor", "--json").json["checks"]
+    assert [check["state"] for check in checks if reason in check["line"]] == ["wrong"]
 
 
 @pytest.mark.parametrize("host", ["localhost", "0.0.0.0"])
 @pytest.mark.parametrize("origin", ["*", "*/", "null", "NULL"])
-def test_a_gateway_does_not_start_where_a_page_of_any_website_could_join_without_a_token(
+def test_a_gateway_does_not_start_if_a_page_of_any_website_could_join_without_a_token(
     tmp_path: Path, host: str, origin: str
 ) -> None:
     exposed_space(tmp_path, anonymous=True, host=host, allowed_hosts=["lab.example"], allowed_origins=[origin])
@@ -277,8 +280,8 @@ def test_a_gateway_does_not_start_where_a_page_of_any_website_could_join_without
     assert ran.returncode == 2
     assert reason in ran.stderr.decode()
     assert "cannot be combined with gateway.allow_anonymous" in ran.stderr.decode()
-    found = run(tmp_path, "doctor", "--json").json["checks"]
-    assert [each["state"] for each in found if reason in each["line"]] == ["wrong"]
+    checks = run(tmp_path, "doctor", "--json").json["checks"]
+    assert [check["state"] for check in checks if reason in check["line"]] == ["wrong"]
 
 
 @pytest.mark.parametrize(("listed", "sent"), [("*", "http://evil.example"), ("*/", "null"), ("null", "null")])
@@ -293,9 +296,7 @@ def test_no_wildcard_lets_a_page_into_an_anonymous_space(tmp_path: Path, listed:
 
 
 @pytest.mark.parametrize("origin", ["*", "null"])
-def test_a_gateway_that_every_page_may_use_says_so_at_the_start_and_so_does_the_doctor(
-    tmp_path: Path, origin: str
-) -> None:
+def test_the_start_and_the_doctor_warn_about_a_gateway_that_every_page_may_use(tmp_path: Path, origin: str) -> None:
     directory = exposed_space(tmp_path, host="localhost", allowed_origins=[origin])
     for ran in (started_once(directory), run(directory, "doctor").out):
         assert "a page of any website can use the gateway" in ran
@@ -314,7 +315,7 @@ def test_a_page_with_a_rebound_name_joins_no_anonymous_space(
         client.close()
 
 
-def test_what_puts_tokens_at_risk_is_said_at_the_start_and_by_the_doctor(tmp_path: Path) -> None:
+def test_the_start_and_the_doctor_warn_about_risks_for_tokens(tmp_path: Path) -> None:
     tls, _ = tls_of(tmp_path)
     tls.key.chmod(0o644)
     files = {"certificate": str(tls.certificate), "key": str(tls.key)}
@@ -325,8 +326,8 @@ def test_what_puts_tokens_at_risk_is_said_at_the_start_and_by_the_doctor(tmp_pat
         ("participants.alice.tokens", "the token can be guessed"),
     ]
     for ran in (started_once(directory), run(directory, "doctor").out):
-        for what, why in expected:
-            assert any(what in line and why in line for line in ran.splitlines()), (what, ran)
+        for name, advice in expected:
+            assert any(name in line and advice in line for line in ran.splitlines()), (name, ran)
         assert "alice-token" not in ran
     exposed_space(tmp_path, allowed_hosts=["lab.example.org"])
     for ran in (started_once(directory), run(directory, "doctor").out):
@@ -338,7 +339,7 @@ def test_what_puts_tokens_at_risk_is_said_at_the_start_and_by_the_doctor(tmp_pat
 
 
 @pytest.mark.parametrize("proxy", [{"allowed_hosts": ["lab.example.org"]}, {"trusted_proxies": ["127.0.0.1"]}])
-def test_behind_a_proxy_tokens_and_configuration_are_looked_at_as_well(tmp_path: Path, proxy: dict[str, Any]) -> None:
+def test_behind_a_proxy_tokens_and_configuration_are_checked_too(tmp_path: Path, proxy: dict[str, Any]) -> None:
     directory = exposed_space(tmp_path, host="localhost", **proxy)
     for ran in (started_once(directory), run(directory, "doctor").out):
         assert "the token can be guessed" in ran
@@ -347,19 +348,21 @@ def test_behind_a_proxy_tokens_and_configuration_are_looked_at_as_well(tmp_path:
 
 
 @pytest.mark.parametrize("mode", [0o644, 0o640, 0o620, 0o604])
-def test_a_private_key_that_its_group_can_use_is_warned_of(tmp_path: Path, mode: int) -> None:
+def test_a_private_key_that_its_group_can_read_causes_a_warning(tmp_path: Path, mode: int) -> None:
     tls, _ = tls_of(tmp_path)
     files = {"certificate": str(tls.certificate), "key": str(tls.key)}
     config = load_config([exposed_space(tmp_path, host="localhost", tls=files) / "space.yaml"], environ={})
     tokens = TokenStore(config.spaces, environ={}, generate=False)
     tls.key.chmod(mode)
-    assert [each for each in warnings_of(config, tokens) if f"{tls.key}: " in each and "chmod 600 it" in each]
+    assert [
+        warning for warning in warnings_of(config, tokens) if f"{tls.key}: " in warning and "chmod 600 it" in warning
+    ]
     tls.key.chmod(0o600)
     assert list(warnings_of(config, tokens)) == []
 
 
 @pytest.mark.parametrize("mode", [0o755, 0o750, 0o711])
-def test_a_mew_that_others_can_look_into_is_said_at_the_start_and_by_the_doctor(tmp_path: Path, mode: int) -> None:
+def test_the_start_and_the_doctor_warn_about_a_mew_folder_that_others_can_read(tmp_path: Path, mode: int) -> None:
     directory = exposed_space(tmp_path, host="localhost")
     (tmp_path / ".mew").mkdir()
     (tmp_path / ".mew").chmod(mode)
@@ -371,8 +374,8 @@ def test_a_mew_that_others_can_look_into_is_said_at_the_start_and_by_the_doctor(
         assert "look into it" not in ran
 
 
-def test_the_doctor_looks_at_the_address_on_which_the_gateway_was_started(tmp_path: Path) -> None:
-    """As in the image: the file says nothing, and the command line says 0.0.0.0."""
+def test_the_doctor_checks_the_address_on_which_the_gateway_was_started(tmp_path: Path) -> None:
+    """As in the container image: the address 0.0.0.0 is on the command line, not in the file."""
     space_with(tmp_path, {"tokens": ["alice-token"]})
     with serving(tmp_path, "--host", "0.0.0.0", "--allowed-host", "*"):
         ran = run(tmp_path, "doctor").out
@@ -386,13 +389,13 @@ def test_the_doctor_looks_at_the_address_on_which_the_gateway_was_started(tmp_pa
     assert "required, because" in run(tmp_path, "doctor").out
 
 
-def test_on_this_machine_alone_nothing_is_warned_of(tmp_path: Path) -> None:
+def test_on_a_loopback_address_there_is_no_warning(tmp_path: Path) -> None:
     assert "can be guessed" not in started_once(exposed_space(tmp_path, host="localhost"))
 
 
 @contextmanager
 def serving(directory: Path, *options: str) -> Iterator[None]:
-    """While a gateway with these options serves."""
+    """Run a gateway with these options for the duration of the context."""
     gateway = subprocess.Popen(
         command("gateway", "start", *options),
         cwd=directory,
@@ -404,7 +407,7 @@ def serving(directory: Path, *options: str) -> Iterator[None]:
     try:
         assert gateway.stdout is not None
         assert gateway.stdout.readline().startswith("listening on")
-        until(lambda: (found := read_pids(directory)) is not None and found.ready)
+        until(lambda: (table := read_pids(directory)) is not None and table.ready)
         yield
     finally:
         gateway.terminate()
@@ -412,7 +415,7 @@ def serving(directory: Path, *options: str) -> Iterator[None]:
 
 
 def started_once(directory: Path) -> str:
-    """What a gateway logs while it starts."""
+    """The log of a gateway that is started and stopped."""
     with (directory / "log").open("w+") as log:
         gateway = subprocess.Popen(
             command("gateway", "start"), cwd=directory, env=environment(), stdout=subprocess.PIPE, stderr=log, text=True
@@ -436,17 +439,17 @@ def test_tokens_that_can_be_guessed_are_weak(token: str, weak: bool) -> None:
 
 # Another program on the gateway's port
 
-SECRET = "the-token-of-alice-which-nobody-else-may-see"
+SECRET = "the-token-of-alice-which-no-one-else-may-see"
 
 
 class Impostor:
-    """Listens on a port and keeps every byte that it gets; to HTTP it answers as a gateway might."""
+    """A program that listens on a port and stores every byte; it answers HTTP requests like a gateway."""
 
     def __init__(self) -> None:
-        self.heard = bytearray()
+        self.received = bytearray()
         self._listener = socket.create_server(("127.0.0.1", 0), backlog=64)
         self.port = self._listener.getsockname()[1]
-        self.tried = 0
+        self.connections = 0
         self._thread = threading.Thread(target=self._serve, daemon=True)
         self._thread.start()
 
@@ -456,11 +459,11 @@ class Impostor:
                 peer, _ = self._listener.accept()
             except OSError:
                 return
-            self.tried += 1
+            self.connections += 1
             peer.settimeout(0.2)
             with suppress(OSError):
                 while data := peer.recv(65536):
-                    self.heard += data
+                    self.received += data
                     peer.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}")
             peer.close()
 
@@ -472,13 +475,13 @@ class Impostor:
 
 @pytest.fixture
 def impostor() -> Iterator[Impostor]:
-    taken = Impostor()
-    yield taken
-    taken.close()
+    program = Impostor()
+    yield program
+    program.close()
 
 
 def stopped_space(directory: Path, port: int) -> Path:
-    """A space whose gateway does not run, on a port that is not its own any more."""
+    """A space whose gateway does not run, and whose port another program has."""
     participants = {"alice": {"tokens": [SECRET], "capabilities": [{"kind": "*"}]}, "bob": {}}
     content = {
         "space": {"id": "lab", "default_participant": "alice"},
@@ -494,7 +497,7 @@ def stopped_space(directory: Path, port: int) -> Path:
 
 
 def alive(directory: Path, port: int) -> None:
-    """As after a gateway that was killed, and whose number another process has: the list says that it runs."""
+    """Write the state file of a gateway that was killed and whose process id is used again: it seems to run."""
     own = os.getpid()
     written = ProcessTable(
         space_id="lab",
@@ -531,7 +534,7 @@ COMMANDS = [
 ]
 
 
-@pytest.mark.parametrize("listed", [False, True], ids=["not running", "said to run"])
+@pytest.mark.parametrize("listed", [False, True], ids=["not running", "listed as running"])
 @pytest.mark.parametrize("words", COMMANDS, ids=" ".join)
 def test_no_command_gives_a_token_to_another_program_on_the_port(
     tmp_path: Path, impostor: Impostor, words: tuple[str, ...], listed: bool
@@ -540,12 +543,12 @@ def test_no_command_gives_a_token_to_another_program_on_the_port(
     if listed:
         alive(tmp_path, impostor.port)
     for environ in ({}, {"MEW_TOKEN": SECRET}):
-        ran = run(tmp_path, *words, given=b"", **environ)
-        if words[0] != "explain":  # which reads the configuration where no gateway answers
+        ran = run(tmp_path, *words, stdin=b"", **environ)
+        if words[0] != "explain":  # explain reads the configuration if no gateway answers
             assert ran.code in (1, 2, 3), ran
             assert ran.err.startswith("mew: ")
-    assert SECRET.encode() not in impostor.heard
-    assert impostor.tried == 0
+    assert SECRET.encode() not in impostor.received
+    assert impostor.connections == 0
 
 
 def test_a_command_names_the_socket_that_is_missing(tmp_path: Path, impostor: Impostor) -> None:
@@ -554,13 +557,13 @@ def test_a_command_names_the_socket_that_is_missing(tmp_path: Path, impostor: Im
     assert ran.code == 3
     assert f"{tmp_path}/.mew/gateway.sock" in ran.err
     assert "Start one with `mew space up`" in ran.err
-    assert (impostor.tried, bytes(impostor.heard)) == (0, b"")
+    assert (impostor.connections, bytes(impostor.received)) == (0, b"")
 
 
-def test_a_gateway_that_is_named_is_reached_on_its_port(tmp_path: Path, impostor: Impostor) -> None:
+def test_an_explicit_gateway_address_is_reached_on_its_port(tmp_path: Path, impostor: Impostor) -> None:
     stopped_space(tmp_path, impostor.port)
     run(tmp_path, "send", "hello", "--gateway", f"ws://127.0.0.1:{impostor.port}")
-    assert impostor.tried == 1
+    assert impostor.connections == 1
 
 
 @pytest.mark.parametrize("variable", [None, "MEW_SOCKET"])
@@ -578,11 +581,11 @@ def test_the_sdk_gives_no_token_to_another_program_on_the_port(
 
     async def join() -> None:
         async with mew.connect(timeout=2):
-            raise AssertionError("it was welcomed")
+            raise AssertionError("the client has joined")
 
     with pytest.raises(ConnectionLost, match=r"gateway\.sock"):
         asyncio.run(join())
-    assert impostor.tried == 0
+    assert impostor.connections == 0
 
 
 AGENT = """
@@ -598,7 +601,7 @@ asyncio.run(main())
 """
 
 
-def test_participants_of_a_gateway_that_died_give_no_token_to_its_successor_on_the_port(tmp_path: Path) -> None:
+def test_participants_of_a_killed_gateway_give_no_token_to_another_program_on_its_port(tmp_path: Path) -> None:
     mcp = {"command": sys.executable, "args": [str(SERVER)]}
     started = {
         "agent": {"command": sys.executable, "args": ["-c", AGENT], "auto_start": True},
@@ -612,27 +615,27 @@ def test_participants_of_a_gateway_that_died_give_no_token_to_its_successor_on_t
     content = {"space": {"id": "lab"}, "gateway": {"host": "127.0.0.1"}, "participants": {"alice": {}, **started}}
     (tmp_path / "space.yaml").write_text(json.dumps(content), encoding="utf-8")
     lab = Lab(tmp_path)
-    # By a process of its own: a gateway that the test itself had started would be the test's to wait for.
+    # In a separate process: otherwise the killed gateway would stay a zombie until the test waits for it.
     up = piped(tmp_path, "space", "up", "--detach", "--port", str(lab.port), HOME=str(tmp_path))
     assert up.returncode == 0, up.stderr
     pids = read_pids(tmp_path)
     assert pids is not None
     try:
-        until(lambda: set(started) <= {each["id"] for each in participants(tmp_path, lab)})
+        until(lambda: set(started) <= {participant["id"] for participant in participants(tmp_path, lab)})
         os.kill(pids.gateway, signal.SIGKILL)
         until(lambda: process_start_id(pids.gateway) is None or not pids.running)
-        heard, tried = bytearray(), 0
+        received, connections = bytearray(), 0
         with socket.create_server(("127.0.0.1", lab.port)) as impostor:
             impostor.settimeout(0.2)
             deadline = time.monotonic() + 2
             while time.monotonic() < deadline:
                 with suppress(TimeoutError):
                     peer, _ = impostor.accept()
-                    tried += 1
+                    connections += 1
                     peer.settimeout(0.2)
                     with peer, suppress(OSError):
-                        heard += peer.recv(65536)
-        assert (tried, bytes(heard)) == (0, b"")
+                        received += peer.recv(65536)
+        assert (connections, bytes(received)) == (0, b"")
     finally:
         lab.mew("space", "down", HOME=str(tmp_path))
 
@@ -645,21 +648,21 @@ def participants(directory: Path, lab: Lab) -> list[dict[str, Any]]:
         client.close()
 
 
-# The socket in the space's folder
+# The socket in the folder of the space
 
 
 @pytest.mark.parametrize("depth", [0, 2])
-def test_the_socket_serves_http_and_websocket_for_the_owner_and_is_removed(tmp_path: Path, depth: int) -> None:
+def test_the_socket_serves_http_and_websocket_to_the_owner_and_is_removed(tmp_path: Path, depth: int) -> None:
     home = tmp_path.joinpath(*["d" * SHORT] * depth)
     home.mkdir(parents=True, exist_ok=True)
     file = gateway_socket(home)
     with running(home, host="127.0.0.1") as gateway:
         assert stat.S_IMODE(file.lstat().st_mode) == 0o600
         assert file.lstat().st_uid == os.geteuid()
-        with GatewayClient(address_of(file), gateway.token("alice"), "lab") as door:
-            # Neither by the name of a host nor by its origin is anyone refused here: no browser comes this way.
-            assert door.ask("GET", "/health")["status"] == "ok"
-            assert door.ask("GET", "/participants")["you"]["id"] == "alice"
+        with GatewayClient(address_of(file), gateway.token("alice"), "lab") as http:
+            # Host names and origins are not checked here, because no browser can connect to this socket.
+            assert http.ask("GET", "/health")["status"] == "ok"
+            assert http.ask("GET", "/participants")["you"]["id"] == "alice"
 
         async def talk() -> str:
             async with (
@@ -676,28 +679,28 @@ def test_the_socket_serves_http_and_websocket_for_the_owner_and_is_removed(tmp_p
     assert not os.path.lexists(file)
 
 
-def test_a_socket_that_a_dead_gateway_left_is_replaced(tmp_path: Path) -> None:
+def test_the_socket_of_a_killed_gateway_is_replaced(tmp_path: Path) -> None:
     (tmp_path / ".mew").mkdir()
     dead = socket.socket(socket.AF_UNIX)
     dead.bind(str(gateway_socket(tmp_path)))
     dead.close()
     with (
         running(tmp_path) as gateway,
-        GatewayClient(address_of(gateway_socket(tmp_path)), gateway.token("alice")) as door,
+        GatewayClient(address_of(gateway_socket(tmp_path)), gateway.token("alice")) as http,
     ):
-        assert door.ask("GET", "/health")["status"] == "ok"
+        assert http.ask("GET", "/health")["status"] == "ok"
 
 
-def test_a_gateway_leaves_the_socket_of_its_successor_alone(tmp_path: Path) -> None:
+def test_a_gateway_that_stops_does_not_remove_the_socket_of_its_successor(tmp_path: Path) -> None:
     with running(tmp_path) as first:
         with running(tmp_path):
             assert first.stopping().result(10) is None
-            with GatewayClient(address_of(gateway_socket(tmp_path)), None) as door:
-                assert door.ask("GET", "/health")["status"] == "ok"
+            with GatewayClient(address_of(gateway_socket(tmp_path)), None) as http:
+                assert http.ask("GET", "/health")["status"] == "ok"
         assert not os.path.lexists(gateway_socket(tmp_path))
 
 
-def test_in_logs_a_connection_of_the_owner_is_local() -> None:
+def test_a_connection_through_the_socket_is_logged_as_local() -> None:
     assert address(LocalTransport(_Silent()).get_extra_info("peername")) == "local"
 
 
@@ -706,7 +709,7 @@ class _Silent:
 
 
 def as_user(uid: int, work: Callable[[], None]) -> int:
-    """What a process of another user ends with."""
+    """Do this in a process of another user; return its exit code."""
     requires(os.geteuid() == 0, "only root can become another user")
     child = os.fork()
     if child == 0:
@@ -724,11 +727,11 @@ def as_user(uid: int, work: Callable[[], None]) -> int:
     return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
 
 
-def test_another_user_cannot_connect_and_is_disconnected_where_the_mode_would_let_it(tmp_path: Path) -> None:
+def test_another_user_cannot_connect_and_is_disconnected_if_the_file_mode_allows_it(tmp_path: Path) -> None:
     file = gateway_socket(tmp_path)
     with running(tmp_path):
-        for each in (tmp_path, *tmp_path.parents[:3], file.parent):
-            each.chmod(0o755)
+        for path in (tmp_path, *tmp_path.parents[:3], file.parent):
+            path.chmod(0o755)
         assert as_user(65534, lambda: connect_to_socket(file, 5).close()) == errno.EACCES
         file.chmod(0o666)
 
@@ -743,7 +746,7 @@ def test_another_user_cannot_connect_and_is_disconnected_where_the_mode_would_le
         assert as_user(65534, ask) in (0, errno.ECONNRESET)
 
 
-def test_another_user_gets_no_answer_at_the_admin_door_where_the_mode_would_let_it(tmp_path: Path) -> None:
+def test_another_user_gets_no_answer_from_the_control_socket_if_the_file_mode_allows_it(tmp_path: Path) -> None:
     (tmp_path / ".mew").mkdir()
     with running(tmp_path) as gateway:
         store = TokenStore(gateway.config.spaces, environ={}, generate=False)
@@ -751,11 +754,11 @@ def test_another_user_gets_no_answer_at_the_admin_door_where_the_mode_would_let_
         async def renew(_participant: str) -> None:
             raise AssertionError("no token has changed")
 
-        door = ControlServer(gateway.gateway, store, gateway.config.spaces[0], renew)
-        gateway.do(door.open())
+        control = ControlServer(gateway.gateway, store, gateway.config.spaces[0], renew)
+        gateway.do(control.open())
         file = control_socket(tmp_path)
-        for each in (tmp_path, *tmp_path.parents[:3], file.parent):
-            each.chmod(0o755)
+        for path in (tmp_path, *tmp_path.parents[:3], file.parent):
+            path.chmod(0o755)
         file.chmod(0o666)
 
         def ask() -> None:
@@ -767,13 +770,13 @@ def test_another_user_gets_no_answer_at_the_admin_door_where_the_mode_would_let_
                 os._exit(1)
 
         code = as_user(65534, ask)
-        gateway.do(door.close())
+        gateway.do(control.close())
         assert code in (0, errno.ECONNRESET)
 
 
 def test_nothing_is_sent_to_a_socket_on_which_another_user_listens(tmp_path: Path) -> None:
-    for each in (tmp_path, *tmp_path.parents[:3]):
-        each.chmod(0o755)
+    for path in (tmp_path, *tmp_path.parents[:3]):
+        path.chmod(0o755)
     (tmp_path / ".mew").mkdir(mode=0o777)
     (tmp_path / ".mew").chmod(0o777)
     file = gateway_socket(tmp_path)
@@ -781,5 +784,5 @@ def test_nothing_is_sent_to_a_socket_on_which_another_user_listens(tmp_path: Pat
     listener.bind(str(file))
     file.chmod(0o777)
     listener.listen()
-    with listener:  # ours; the client is another user
+    with listener:  # of this user; the client is another user
         assert as_user(65534, lambda: connect_to_socket(file, 5).close()) == 7

@@ -1,4 +1,4 @@
-"""What several tests of the command share."""
+"""Fixtures that several tests of the command share."""
 
 from collections.abc import Iterator
 
@@ -9,6 +9,6 @@ from tests.cli.running_space import Lab, lab_in
 
 @pytest.fixture(scope="session")
 def shared_lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
-    """A space that runs, for those who mind nobody else's doings in it."""
+    """A running space, for tests that are not disturbed by what other tests do in it."""
     with lab_in(tmp_path_factory.mktemp("lab")) as started:
         yield started

@@ -1,7 +1,4 @@
-"""Where the commands that take part in a space are tried: a real gateway on a real port, and the command as a process.
-
-Decides nothing: what came of it is for the test to look at.
-"""
+"""A real gateway on a real port, and the commands that take part in a space, as processes."""
 
 import os
 import subprocess
@@ -29,7 +26,7 @@ participants:
 
 @contextmanager
 def lab(folder: Path, space: str = SPACE) -> Iterator[Running]:
-    """A gateway with the space of this folder; its tokens are in files, as a user has them."""
+    """A gateway with the space of this folder; the tokens are in files, as for a user."""
     file = folder / "space.yaml"
     file.write_text(space, encoding="utf-8")
     with running_from(file) as gateway:
@@ -45,12 +42,12 @@ def url_of(gateway: Running) -> str:
 
 
 def environment(**more: str) -> dict[str, str]:
-    """Ours, without anything that speaks of spaces, and with what the test adds."""
+    """The environment of this process without the variables of spaces, and with those that the test adds."""
     return {**{name: value for name, value in os.environ.items() if not name.startswith("MEW_")}, **more}
 
 
 def alone(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """This process in a folder, with nothing in its environment that speaks of spaces."""
+    """Move this process to a folder, and remove the variables of spaces from its environment."""
     monkeypatch.chdir(folder)
     for name in [item for item in os.environ if item.startswith("MEW_")]:
         monkeypatch.delenv(name)
@@ -60,23 +57,23 @@ def command(*arguments: str) -> list[str]:
     return [sys.executable, "-m", "mew", *arguments]
 
 
-def ran(folder: Path, *arguments: str, said: bytes = b"", **environ: str) -> tuple[int, str, str]:
-    """The exit code of a command, and what it said."""
-    done = subprocess.run(
+def run_command(folder: Path, *arguments: str, stdin: bytes = b"", **environ: str) -> tuple[int, str, str]:
+    """The exit code of a command, its standard output and its standard error."""
+    completed = subprocess.run(
         command(*arguments),
         cwd=folder,
         env=environment(**environ),
-        input=said,
+        input=stdin,
         capture_output=True,
         timeout=20,
         check=False,
     )
-    return done.returncode, done.stdout.decode(), done.stderr.decode()
+    return completed.returncode, completed.stdout.decode(), completed.stderr.decode()
 
 
 @contextmanager
 def at_work(folder: Path, *arguments: str, **environ: str) -> Iterator["subprocess.Popen[bytes]"]:
-    """A command that goes on until it is told to stop, or is killed at the end."""
+    """A command that runs until the test stops it; it is killed at the end."""
     pipe = subprocess.PIPE
     process = subprocess.Popen(
         command(*arguments), cwd=folder, env=environment(**environ), stdin=pipe, stdout=pipe, stderr=pipe

@@ -1,4 +1,4 @@
-"""A space that runs, and the command beside it: within this process where that will do, else as a process."""
+"""A running space, and the command: within this process if possible, otherwise as a process."""
 
 import io
 import json
@@ -51,11 +51,11 @@ def command(*arguments: str) -> list[str]:
 
 
 class _Input(io.TextIOWrapper):
-    """Standard input that is no terminal and holds these bytes."""
+    """Standard input that is not a terminal and contains these bytes."""
 
 
 class _Output(io.TextIOWrapper):
-    """Standard output or standard error that is no terminal and keeps what is written, be it text or bytes."""
+    """Standard output or standard error that is not a terminal and stores what is written, as text or bytes."""
 
     buffer: io.BytesIO
 
@@ -64,15 +64,15 @@ def _output() -> _Output:
     return _Output(io.BytesIO(), encoding="utf-8", newline="", write_through=True)
 
 
-def run(directory: Path, *arguments: str, given: bytes = b"", **environ: str) -> Ran:
-    """The command in a directory, within this process."""
+def run(directory: Path, *arguments: str, stdin: bytes = b"", **environ: str) -> Ran:
+    """Run the command in a directory, within this process."""
     out, err = _output(), _output()
     before = Path.cwd()
     os.chdir(directory)
     try:
         with (
             patch.dict(os.environ, environment(**environ), clear=True),
-            patch.object(sys, "stdin", _Input(io.BytesIO(given))),
+            patch.object(sys, "stdin", _Input(io.BytesIO(stdin))),
             redirect_stdout(out),
             redirect_stderr(err),
         ):
@@ -82,13 +82,13 @@ def run(directory: Path, *arguments: str, given: bytes = b"", **environ: str) ->
     return Ran(code, *(item.buffer.getvalue().decode() for item in (out, err)))
 
 
-def piped(directory: Path, *arguments: str, given: bytes = b"", **environ: str) -> "subprocess.CompletedProcess[bytes]":
-    """The command as a process that is given these bytes."""
+def piped(directory: Path, *arguments: str, stdin: bytes = b"", **environ: str) -> "subprocess.CompletedProcess[bytes]":
+    """Run the command as a process with these bytes as standard input."""
     return subprocess.run(
         command(*arguments),
         cwd=directory,
         env=environment(**environ),
-        input=given,
+        input=stdin,
         capture_output=True,
         timeout=SECONDS,
         check=False,
@@ -108,7 +108,7 @@ class Lab:
         return f"ws://localhost:{self.port}"
 
     def start(self) -> None:
-        """On the port that is its own, each time."""
+        """Start the gateway, on the same port each time."""
         self._process = subprocess.Popen(
             command("gateway", "start", "--port", str(self.port), "-l", "error"),
             cwd=self.directory,
@@ -133,26 +133,26 @@ class Lab:
     def token(self, participant: str) -> str:
         return (self.directory / ".mew" / "tokens" / f"{participant}.token").read_text(encoding="utf-8")
 
-    def mew(self, *arguments: str, given: bytes = b"", **environ: str) -> Ran:
-        return run(self.directory, *arguments, given=given, **environ)
+    def mew(self, *arguments: str, stdin: bytes = b"", **environ: str) -> Ran:
+        return run(self.directory, *arguments, stdin=stdin, **environ)
 
-    def says(self, *arguments: str, given: bytes = b"") -> str:
-        """What a command that succeeds says."""
-        ran = self.mew(*arguments, given=given)
+    def succeeds(self, *arguments: str, stdin: bytes = b"") -> str:
+        """The output of a command that must succeed."""
+        ran = self.mew(*arguments, stdin=stdin)
         assert (ran.code, ran.err) == (0, ""), ran
         return ran.out.rstrip("\n")
 
-    def heard(self) -> list[dict[str, Any]]:
+    def received(self) -> list[dict[str, Any]]:
         """Everything that the watcher has received."""
         text = (self.directory / "watcher.jsonl").read_text(encoding="utf-8")
         return [json.loads(line) for line in text.splitlines()]
 
-    def said(self) -> list[dict[str, Any]]:
-        """Of that, what participants have sent: on a slow machine somebody leaves at any time."""
-        return [item for item in self.heard() if item.get("from") != "system:gateway"]
+    def sent(self) -> list[dict[str, Any]]:
+        """The received envelopes that participants have sent: on a slow machine, a leave may come at any time."""
+        return [item for item in self.received() if item.get("from") != "system:gateway"]
 
     def following(self, *arguments: str) -> "subprocess.Popen[str]":
-        """A command that goes on."""
+        """A command that runs until the test stops it."""
         return subprocess.Popen(
             command(*arguments),
             cwd=self.directory,
@@ -177,7 +177,7 @@ def configure(directory: Path, *, journal: bool = True, **more: Any) -> Path:
 
 @contextmanager
 def lab_in(directory: Path, *, journal: bool = True) -> Iterator[Lab]:
-    """A lab that runs."""
+    """A running lab."""
     lab = Lab(configure(directory, journal=journal))
     lab.start()
     try:

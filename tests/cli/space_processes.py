@@ -1,4 +1,4 @@
-"""Spaces as a user has them: a directory, the command, and the processes that come of it."""
+"""Spaces of a user: a directory, the command, and the processes that it starts."""
 
 import io
 import json
@@ -37,7 +37,7 @@ class Ran:
 
 
 class Home:
-    """A user with a home directory of its own, and spaces in it; whatever runs in the end is a fault."""
+    """A user with a separate home directory, and spaces in it. A process that still runs at the end is an error."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -53,7 +53,7 @@ class Home:
         return [sys.executable, "-m", "mew", *arguments]
 
     def mew(self, *arguments: str, at: Path | None = None) -> Ran:
-        """Run the command, with nobody at the keyboard; what starts nothing runs in this very process."""
+        """Run the command, without a terminal; commands that start no process run within this one."""
         ran = (self._as_process if "up" in arguments or "gateway" in arguments else self._here)(arguments, at)
         for directory in self.directories:
             if (pids := self.pids(directory)) is not None:
@@ -61,7 +61,7 @@ class Home:
         return ran
 
     def _as_process(self, arguments: tuple[str, ...], at: Path | None) -> Ran:
-        done = subprocess.run(
+        completed = subprocess.run(
             self.command(*arguments),
             cwd=at or self.folder,
             env=self.environ,
@@ -71,7 +71,7 @@ class Home:
             timeout=PATIENCE,
             check=False,
         )
-        return Ran(done.returncode, done.stdout, done.stderr)
+        return Ran(completed.returncode, completed.stdout, completed.stderr)
 
     def _here(self, arguments: tuple[str, ...], at: Path | None) -> Ran:
         out, err = io.StringIO(), io.StringIO()
@@ -100,7 +100,7 @@ class Home:
         return directory
 
     def up(self, directory: Path, *arguments: str) -> dict[str, Any]:
-        """Start a space, and what its pids.json says."""
+        """Start a space, and return the contents of its pids.json."""
         ran = self.mew("space", "up", "--detach", *arguments, at=directory)
         assert (ran.code, ran.err) == (0, ""), ran.err
         pids = self.pids(directory)
@@ -112,25 +112,25 @@ class Home:
         file = directory / ".mew" / "pids.json"
         return json.loads(file.read_text(encoding="utf-8")) if file.exists() else None
 
-    def left(self) -> dict[int, str]:
-        """Processes of any space of ours that still run, marked or named."""
+    def remaining(self) -> dict[int, str]:
+        """Processes of any of these spaces that still run, marked or listed."""
         return {pid: born for run in self._runs for pid, born in processes_of_run(run).items()}
 
     def clear(self) -> None:
-        """The end of a test: everything is stopped, whatever became of it."""
+        """End a test: stop all spaces, whatever the outcome of the test."""
         for directory in self.directories:
             if self.pids(directory) is not None:
                 self.mew("space", "down", at=directory)
-        assert self.left() == {}
+        assert self.remaining() == {}
 
 
 def python(script: str, **more: Any) -> dict[str, Any]:
-    """A participant that is a little program."""
+    """A participant that is a small program."""
     return {"command": sys.executable, "args": ["-c", script], "auto_start": True, **more}
 
 
 def worked(pid: int) -> float:
-    """Seconds that a process has kept a processor busy: unlike time that passes, no neighbour adds to it."""
+    """Seconds of processor time of a process: unlike elapsed time, other processes do not add to it."""
     fields = Path(f"/proc/{pid}/stat").read_text(encoding="ascii").rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
@@ -139,8 +139,8 @@ def gone(*pids: int) -> bool:
     return all(process_start_id(pid) is None for pid in pids)
 
 
-def until(done: Callable[[], object]) -> None:
+def until(condition: Callable[[], object]) -> None:
     deadline = time.monotonic() + PATIENCE
-    while not done():
-        assert time.monotonic() < deadline, "it never came to that"
+    while not condition():
+        assert time.monotonic() < deadline, "the condition was never true"
         time.sleep(0.01)

@@ -1,4 +1,4 @@
-"""The `mew` command as a user meets it: a process with arguments, output and an exit code."""
+"""The `mew` command as a user runs it: a process with arguments, output and an exit code."""
 
 import importlib.metadata
 import subprocess
@@ -15,7 +15,7 @@ from tests.support.host_requirements import requires
 
 MEW = Path(sysconfig.get_path("scripts")) / "mew"
 START_SECONDS = 0.3
-# A busy machine is slower than a quiet one; a command that imports the world is slower than both.
+# A busy machine is slower than an idle one; a command that imports too much is slower than both.
 PATIENCE = 3
 
 
@@ -29,7 +29,7 @@ def test_version_prints_name_and_version() -> None:
     assert (result.returncode, result.stdout, result.stderr) == (0, f"mew {mew.__version__}\n", "")
 
 
-def test_the_distribution_mew_protocol_has_the_version_that_the_import_says() -> None:
+def test_the_distribution_mew_protocol_has_the_version_of_the_module() -> None:
     requires(MEW.exists(), "mew-protocol is not installed for this Python: run make setup")
     assert importlib.metadata.version("mew-protocol") == mew.__version__
 
@@ -55,7 +55,7 @@ def test_no_arguments_show_the_help() -> None:
 
 
 @pytest.mark.parametrize(
-    ("typed", "said"),
+    ("typed", "message"),
     [
         (["snd", "hello"], "mew: there is no command 'snd'. Did you mean 'send'? See 'mew --help'.\n"),
         (["xyzzy"], "mew: there is no command 'xyzzy'. See 'mew --help'.\n"),
@@ -63,21 +63,21 @@ def test_no_arguments_show_the_help() -> None:
         (["up", "--prot", "1"], "mew: Unknown option: --prot. Did you mean --port? See 'mew up --help'.\n"),
     ],
 )
-def test_what_was_mistyped_is_named_with_where_to_look(
-    typed: list[str], said: str, capsys: pytest.CaptureFixture[str]
+def test_a_typing_error_is_named_with_a_suggestion(
+    typed: list[str], message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(typed) == 2
-    assert capsys.readouterr().err == said
+    assert capsys.readouterr().err == message
 
 
 @pytest.mark.parametrize("words", [["space"], ["up"], ["token"], ["stream"], ["journal"], ["gateway"], ["agent"]])
-def test_the_help_of_a_command_has_no_examples_of_others(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_help_of_a_command_has_only_its_own_examples(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     assert main([*words, "--help"]) == 0
     assert "mew --version" not in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("word", ["nonsense", "--nonsense", "two words", "line\nbreak"])
-def test_an_unknown_word_is_one_line_on_stderr_and_exit_2(word: str) -> None:
+def test_an_unknown_argument_is_one_line_on_stderr_and_exit_code_2(word: str) -> None:
     result = run(word)
     assert (result.returncode, result.stdout) == (2, "")
     assert result.stderr.startswith("mew: ")
@@ -85,13 +85,13 @@ def test_an_unknown_word_is_one_line_on_stderr_and_exit_2(word: str) -> None:
     assert word.split(maxsplit=1)[0] in result.stderr
 
 
-def test_main_returns_its_exit_code_instead_of_leaving(capsys: pytest.CaptureFixture[str]) -> None:
+def test_main_returns_the_exit_code(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--version"]) == 0
     assert main(["nonsense"]) == 2
     assert capsys.readouterr().out == f"mew {mew.__version__}\n"
 
 
-def test_version_answers_at_once() -> None:
+def test_version_is_fast() -> None:
     took = []
     for _ in range(3):
         started = time.perf_counter()

@@ -36,7 +36,7 @@ def script(tmp_path_factory: pytest.TempPathFactory) -> Path:
         (("doctor", "--d"), {"--deep"}),
     ],
 )
-def test_bash_offers_what_there_is(script: Path, words: tuple[str, ...], offered: set[str]) -> None:
+def test_bash_completes_commands_and_options(script: Path, words: tuple[str, ...], offered: set[str]) -> None:
     bash = shutil.which("bash")
     requires(bash, "bash is not installed")
     command = [str(bash), "-c", ASK, "bash", str(script), "mew", *words]
@@ -44,19 +44,19 @@ def test_bash_offers_what_there_is(script: Path, words: tuple[str, ...], offered
     assert set(ran.stdout.split()) == offered
 
 
-def test_the_script_can_be_shown_and_no_file_is_touched(tmp_path: Path, script: Path) -> None:
+def test_the_script_can_be_printed_without_writing_a_file(tmp_path: Path, script: Path) -> None:
     screen = run(tmp_path, "--install-completion", "--shell", "bash", "--show", HOME=str(tmp_path))
     assert screen.out.rstrip("\n") == script.read_text(encoding="utf-8").rstrip("\n")
     assert list(tmp_path.iterdir()) == []
 
 
-def test_without_a_place_it_goes_where_the_shell_looks(tmp_path: Path) -> None:
+def test_by_default_the_script_is_written_where_the_shell_loads_it(tmp_path: Path) -> None:
     ran = run(tmp_path, "--install-completion", "--shell", "fish", HOME=str(tmp_path), XDG_CONFIG_HOME="")
     assert ran.code == 0
     assert [path.name for path in tmp_path.rglob("*.fish")] == ["mew.fish"]
 
 
-def test_a_place_that_cannot_be_written_is_told(tmp_path: Path) -> None:
+def test_a_path_that_cannot_be_written_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     ran = run(tmp_path, "--install-completion", "--shell", "bash", "--output", str(tmp_path / "file" / "x"))
     assert (ran.code, ran.err.count("\n")) == (1, 1)

@@ -1,4 +1,4 @@
-"""`mew doctor`: a line for each thing that is needed, what to do where it is missing, and an exit code."""
+"""`mew doctor`: a line for each requirement, with a remedy if it is not met, and an exit code."""
 
 import json
 import socket
@@ -19,18 +19,18 @@ PATIENCE = 4
 
 @pytest.fixture
 def lone(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without what has to start something to know: that is another test's business."""
+    """Replace the checks that start other programs, which are tested separately."""
     monkeypatch.setattr(doctor, "_pipeline", lambda: iter(()))
     monkeypatch.setattr(doctor, "_node", lambda: DoctorCheck("node", "ok", "v20"))
 
 
-def found(directory: Path) -> dict[str, DoctorCheck]:
-    """By name; of several of one name, the worst."""
+def checks_of(directory: Path) -> dict[str, DoctorCheck]:
+    """The checks by name; of several with the same name, the worst."""
     checks = look(directory)
     return {item.name: item for state in ("ok", "note", "wrong") for item in checks if item.state == state}
 
 
-def test_it_looks_at_everything_and_is_fast(shared_lab: Lab) -> None:
+def test_the_doctor_checks_everything_and_is_fast(shared_lab: Lab) -> None:
     began = time.monotonic()
     ran = shared_lab.mew("doctor")
     assert time.monotonic() - began < PATIENCE * FAST_SECONDS
@@ -42,7 +42,7 @@ def test_it_looks_at_everything_and_is_fast(shared_lab: Lab) -> None:
 
 
 @pytest.mark.usefixtures("lone")
-def test_it_can_be_had_as_json(shared_lab: Lab) -> None:
+def test_the_checks_are_available_as_json(shared_lab: Lab) -> None:
     result = shared_lab.mew("doctor", "--json").json
     assert result["ok"] is True
     assert {"name": "node", "state": "ok", "line": "v20"} in result["checks"]
@@ -57,7 +57,7 @@ def test_a_directory_without_a_space_is_noted(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("lone")
-def test_a_wrong_configuration_is_told_and_exit_code_1(tmp_path: Path) -> None:
+def test_an_invalid_configuration_is_reported_with_exit_code_1(tmp_path: Path) -> None:
     (tmp_path / "space.yaml").write_text("space: {id: 'not an id'}\n", encoding="utf-8")
     ran = run(tmp_path, "doctor")
     assert ran.code == 1
@@ -85,25 +85,25 @@ def test_tokens_that_others_can_read_are_noted_without_their_text(tmp_path: Path
 
 
 @pytest.mark.usefixtures("lone")
-def test_a_port_that_is_taken_is_noted(tmp_path: Path) -> None:
+def test_a_port_in_use_is_noted(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]
         configure(tmp_path, gateway={"port": port, "host": "127.0.0.1"})
-        assert found(tmp_path)["port"].state == "note"
-    assert found(tmp_path)["port"] == DoctorCheck("port", "ok", f"{port} is free")
+        assert checks_of(tmp_path)["port"].state == "note"
+    assert checks_of(tmp_path)["port"] == DoctorCheck("port", "ok", f"{port} is free")
     configure(tmp_path)
-    assert found(tmp_path)["port"].line == "any free port"
+    assert checks_of(tmp_path)["port"].line == "any free port"
 
 
 @pytest.mark.usefixtures("lone")
-def test_a_machine_that_is_not_fit_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unmet_requirements_of_the_machine_are_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(doctor, "RELEASED", time.time() + 1000)
     monkeypatch.setattr(doctor, "TOO_LITTLE", 2**70)
     monkeypatch.setattr(doctor, "MIN_PYTHON", (99, 0))
     monkeypatch.setattr(doctor, "MIN_OPEN_FILES", 2**62)
     monkeypatch.setitem(doctor.EXTRAS, "server", ("no_such_module",))
     monkeypatch.setitem(doctor.EXTRAS, "kafka", ("no_such_module.below",))
-    checks = found(tmp_path)
+    checks = checks_of(tmp_path)
     wrong = {name for name, item in checks.items() if item.state == "wrong"}
     assert wrong == {"python", "server", "clock", "disk"}
     assert "install mew-protocol[server]" in checks["server"].line
@@ -112,15 +112,15 @@ def test_a_machine_that_is_not_fit_is_told(tmp_path: Path, monkeypatch: pytest.M
 
 
 @pytest.mark.usefixtures("lone")
-def test_a_little_disk_is_noted_and_a_missing_folder_is_looked_for_above(
+def test_little_disk_space_is_noted_also_for_a_folder_that_does_not_exist(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(doctor, "LITTLE", 2**70)
-    check = found(tmp_path / "not" / "there")["disk"]
+    check = checks_of(tmp_path / "not" / "there")["disk"]
     assert (check.state, str(tmp_path) in check.line) == ("note", True)
 
 
-def test_node_is_noted_where_it_is_missing_or_something_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_or_wrong_node_is_noted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     assert "not found" in doctor._node().line
     fake = tmp_path / "node"
@@ -136,7 +136,7 @@ def test_a_gateway_that_does_not_answer_is_wrong() -> None:
     assert (check.state, "does not answer" in check.line) == ("wrong", True)
 
 
-def test_why_spark_does_not_start_is_one_line() -> None:
+def test_the_reason_why_spark_does_not_start_is_one_line() -> None:
     def breaks() -> Any:
         raise RuntimeError("no Java\nat org.apache…")
 
@@ -146,6 +146,6 @@ def test_why_spark_does_not_start_is_one_line() -> None:
 
 
 @pytest.mark.usefixtures("lone")
-def test_nothing_is_left_behind(tmp_path: Path) -> None:
+def test_the_doctor_creates_no_files(tmp_path: Path) -> None:
     run(configure(tmp_path), "doctor")
     assert [path.name for path in tmp_path.iterdir()] == ["space.yaml"]

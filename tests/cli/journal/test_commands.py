@@ -1,6 +1,6 @@
-"""`mew journal …` as a user meets it: it tells what a journal holds, and says in a line what is wrong.
+"""`mew journal …` as a user runs it: it shows the contents of a journal, and reports each error in one line.
 
-It is a process of its own where signals, pipes or a terminal come into it.
+It runs as a separate process if signals, pipes or a terminal are involved.
 """
 
 import json
@@ -33,19 +33,19 @@ def command(*arguments: str) -> list[str]:
 
 
 def run(folder: Path, *arguments: str) -> tuple[int, str, str]:
-    """The exit code, and what was said on standard output and standard error."""
+    """The exit code, standard output and standard error."""
     ran = verbs.run(folder, "journal", *arguments)
     return ran.code, ran.out, ran.err
 
 
 def succeeds(folder: Path, *arguments: str) -> str:
-    code, said, errors = run(folder, *arguments)
+    code, output, errors = run(folder, *arguments)
     assert (code, errors) == (0, "")
-    return said
+    return output
 
 
 def until(condition: Callable[[], Any]) -> None:
-    """Wait until something is so."""
+    """Wait until a condition is true."""
     end = time.monotonic() + SECONDS
     while not condition():
         assert time.monotonic() < end
@@ -64,7 +64,7 @@ IN = ("--journal", "journal")
 # Which journal
 
 
-def test_what_a_gateway_has_recorded_is_found_from_the_directory_of_its_space(tmp_path: Path) -> None:
+def test_the_journal_of_a_space_is_found_from_its_directory(tmp_path: Path) -> None:
     (tmp_path / "space.yaml").write_text(SPACE, encoding="utf-8")
     with running(tmp_path) as (process, url):
         chat = {"kind": "chat", "payload": {"text": "hello"}}
@@ -79,7 +79,7 @@ def test_what_a_gateway_has_recorded_is_found_from_the_directory_of_its_space(tm
     assert "lab: intact: " in succeeds(tmp_path, "verify")
 
 
-def test_where_there_is_no_journal_that_is_said_in_a_line(tmp_path: Path) -> None:
+def test_a_missing_journal_is_reported_in_one_line(tmp_path: Path) -> None:
     looked = f"{tmp_path}/.mew/space.yaml and {tmp_path}/space.yaml"
     yaml = f"mew: no space.yaml found: looked for {looked}; create a space with `mew init`\n"
     assert run(tmp_path, "info") == (2, "", yaml)
@@ -88,20 +88,20 @@ def test_where_there_is_no_journal_that_is_said_in_a_line(tmp_path: Path) -> Non
     assert run(tmp_path, "tail") == (2, "", f"mew: no journal at {tmp_path}/.mew/journal\n")
 
 
-def test_of_several_spaces_one_has_to_be_named(tmp_path: Path, fixture: JournalFixture) -> None:
+def test_of_several_spaces_one_must_be_chosen(tmp_path: Path, fixture: JournalFixture) -> None:
     assert "space       lab\n" in succeeds(tmp_path, "info", *IN)
     (tmp_path / "journal" / "space=game").mkdir()
     both = "mew: journal contains the journals of 'game', 'lab': choose one with --space\n"
     assert run(tmp_path, "info", *IN) == (2, "", both)
     assert "space       lab\n" in succeeds(tmp_path, "info", *IN, "--space", "lab")
-    wrong = "mew: journal has no journal of space 'nobody', only of 'game', 'lab'\n"
-    assert run(tmp_path, "info", *IN, "--space", "nobody") == (2, "", wrong)
+    wrong = "mew: journal has no journal of space 'elsewhere', only of 'game', 'lab'\n"
+    assert run(tmp_path, "info", *IN, "--space", "elsewhere") == (2, "", wrong)
 
 
-# What it holds
+# The contents
 
 
-def test_info_tells_what_there_is_in_lines_or_as_json(tmp_path: Path, fixture: JournalFixture) -> None:
+def test_info_summarizes_a_journal_as_text_or_json(tmp_path: Path, fixture: JournalFixture) -> None:
     fixture.checkpoint()
     start = b'{"epoch":"first","participants":{},"defaults":[]}'
     fixture.write([Record(fixture.next, fixture.time, "start", "system:gateway", size=len(start), payload=start)])
@@ -125,17 +125,17 @@ def test_info_tells_what_there_is_in_lines_or_as_json(tmp_path: Path, fixture: J
         "last_checkpoint": 60,
         "epochs": ["first"],
     }
-    told = succeeds(tmp_path, "info", *IN)
+    lines = succeeds(tmp_path, "info", *IN)
     for line in (
         "records     62 (positions 0 to 61)",
         "events      frame 30, envelope 20, frame_rejected 10, checkpoint 1, start 1",
         "checkpoints 1, the last at position 60",
         "epochs      1, the last first",
     ):
-        assert line in told.splitlines()
+        assert line in lines.splitlines()
 
 
-def test_verify_says_what_is_damaged_and_where_and_fails(tmp_path: Path, fixture: JournalFixture) -> None:
+def test_verify_names_the_damage_and_its_place_and_fails(tmp_path: Path, fixture: JournalFixture) -> None:
     assert succeeds(tmp_path, "verify", *IN).startswith("lab: intact: 60 records from position 0 to 59 in 3 segments ")
     assert json.loads(succeeds(tmp_path, "verify", *IN, "--json"))["problems"] == []
     log = fixture.folder.logs()[-1]
@@ -146,14 +146,14 @@ def test_verify_says_what_is_damaged_and_where_and_fails(tmp_path: Path, fixture
     frames = fixture.folder.segments()[1].frames
     data = frames.read_bytes()
     frames.write_bytes(data[:100] + b"!" + data[101:])
-    code, told, errors = run(tmp_path, "verify", *IN)
+    code, output, errors = run(tmp_path, "verify", *IN)
     assert (code, errors) == (1, "")
-    assert told.startswith(f"damaged: {frames.relative_to(tmp_path)}: row group 0: its checksum is wrong")
-    assert "lab: damaged: 36 records" in told
-    code, told, errors = run(tmp_path, "verify", *IN, "--json")
-    assert [problem["sort"] for problem in json.loads(told)["problems"]] == ["damage", "torn"]
-    code, told, errors = run(tmp_path, "export", *IN)
-    assert (code, len(told.splitlines())) == (1, 12)
+    assert output.startswith(f"damaged: {frames.relative_to(tmp_path)}: row group 0: its checksum is wrong")
+    assert "lab: damaged: 36 records" in output
+    code, output, errors = run(tmp_path, "verify", *IN, "--json")
+    assert [problem["sort"] for problem in json.loads(output)["problems"]] == ["damage", "torn"]
+    code, output, errors = run(tmp_path, "export", *IN)
+    assert (code, len(output.splitlines())) == (1, 12)
     wrong = f"mew: {frames.relative_to(tmp_path)}: its checksum is wrong"
     assert errors == f"{wrong}\n"
     code, _, errors = run(tmp_path, "export", *IN, "-o", "out.jsonl")
@@ -162,7 +162,7 @@ def test_verify_says_what_is_damaged_and_where_and_fails(tmp_path: Path, fixture
     assert run(tmp_path, "export", *IN, "-o", "rest.jsonl", "--from", "30")[0] == 0
 
 
-def test_tail_shows_the_last_records_a_line_each(tmp_path: Path, fixture: JournalFixture) -> None:
+def test_tail_shows_the_last_records_one_per_line(tmp_path: Path, fixture: JournalFixture) -> None:
     lines = succeeds(tmp_path, "tail", *IN, "-n", "3").splitlines()
     assert lines[0] == "      57 2025-11-15T13:00:00.000009Z frame     bob              moves#57 \\x00\\xff"
     assert lines[1].startswith("      58 2025-11-15T13:00:00.000009Z envelope  bob              stream/data moves#58 {")
@@ -170,32 +170,32 @@ def test_tail_shows_the_last_records_a_line_each(tmp_path: Path, fixture: Journa
     assert len(succeeds(tmp_path, "tail", *IN).splitlines()) == 10
 
 
-def test_tail_shows_those_that_are_wanted_however_far_back_they_are(tmp_path: Path, fixture: JournalFixture) -> None:
-    def found(*wanted: str) -> list[int]:
-        lines = succeeds(tmp_path, "tail", *IN, "--json", *wanted).splitlines()
+def test_tail_finds_matching_records_however_old_they_are(tmp_path: Path, fixture: JournalFixture) -> None:
+    def positions(*filters: str) -> list[int]:
+        lines = succeeds(tmp_path, "tail", *IN, "--json", *filters).splitlines()
         return [json.loads(line)["position"] for line in lines]
 
-    assert found("-n", "3", "--event", "frame_rejected", "--participant", "carol") == [47, 53, 59]
-    assert found("-n", "99", "--stream", "moves", "--control") == list(range(5, 60, 6))
-    assert found("--from", "3", "--through", "7") == [3, 4, 5, 6, 7]
-    assert found("-n", "2", "--until", "2025-11-15T13:00:00Z") == [28, 29]
-    assert found("--since", "2025-11-15T13:00:00.000010Z") == [59]
-    assert found("--since", "1m") == []
+    assert positions("-n", "3", "--event", "frame_rejected", "--participant", "carol") == [47, 53, 59]
+    assert positions("-n", "99", "--stream", "moves", "--control") == list(range(5, 60, 6))
+    assert positions("--from", "3", "--through", "7") == [3, 4, 5, 6, 7]
+    assert positions("-n", "2", "--until", "2025-11-15T13:00:00Z") == [28, 29]
+    assert positions("--since", "2025-11-15T13:00:00.000010Z") == [59]
+    assert positions("--since", "1m") == []
     wrong = "mew: --since: expected a time such as 2026-03-01T10:00:00Z, or 15m for 15 minutes ago, not 'noon'\n"
     assert run(tmp_path, "tail", *IN, "--since", "noon") == (2, "", wrong)
 
 
-def test_what_participants_say_cannot_move_a_cursor(tmp_path: Path) -> None:
+def test_messages_of_participants_cannot_control_the_terminal(tmp_path: Path) -> None:
     fixture = JournalFixture(tmp_path)
     text = b'{"text":"\x1b[2J\r\n"}'
     fixture.write([Record(0, NOON, "envelope", "al\x1bice", "chat\n", size=len(text), payload=text)])
-    said = succeeds(tmp_path, "tail", *IN)
-    assert said.count("\n") == 1
-    assert said.rstrip("\n").isprintable()
-    assert "al\\x1bice" in said
+    output = succeeds(tmp_path, "tail", *IN)
+    assert output.count("\n") == 1
+    assert output.rstrip("\n").isprintable()
+    assert "al\\x1bice" in output
 
 
-def test_tail_goes_on_with_what_is_written_until_it_is_interrupted(tmp_path: Path, fixture: JournalFixture) -> None:
+def test_tail_follows_new_records_until_it_is_interrupted(tmp_path: Path, fixture: JournalFixture) -> None:
     process = subprocess.Popen(
         command("tail", *IN, "-n", "1", "--follow", "--control"),
         cwd=tmp_path,
@@ -224,7 +224,7 @@ def test_tail_goes_on_with_what_is_written_until_it_is_interrupted(tmp_path: Pat
 
 
 def seen_on_terminal(folder: Path, stream: str, *arguments: str) -> bytes:
-    """What a command shows on standard output or standard error where that is a terminal."""
+    """The output of a command on standard output or standard error, if that is a terminal."""
     ours, theirs = pty.openpty()
     environ = {name: value for name, value in environment().items() if name not in ("NO_COLOR", "CI")}
     streams: dict[str, Any] = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL, stream: theirs}
@@ -235,7 +235,7 @@ def seen_on_terminal(folder: Path, stream: str, *arguments: str) -> bytes:
         while select.select([ours], [], [], SECONDS)[0]:
             try:
                 shown += os.read(ours, 4096)
-            except OSError:  # the last one has closed it
+            except OSError:  # the process has closed it
                 break
         assert process.wait(SECONDS) == 0
     finally:
@@ -245,7 +245,7 @@ def seen_on_terminal(folder: Path, stream: str, *arguments: str) -> bytes:
     return shown
 
 
-def test_colours_and_progress_are_for_terminals_only(tmp_path: Path, fixture: JournalFixture) -> None:
+def test_colours_and_progress_are_shown_on_terminals_only(tmp_path: Path, fixture: JournalFixture) -> None:
     assert b"\x1b[31mframe_rejected" in seen_on_terminal(tmp_path, "stdout", "tail", *IN)
     assert "\x1b" not in succeeds(tmp_path, "tail", *IN)
     assert b"verifying" in seen_on_terminal(tmp_path, "stderr", "verify", *IN)
@@ -255,57 +255,57 @@ def test_colours_and_progress_are_for_terminals_only(tmp_path: Path, fixture: Jo
 # For other programs
 
 
-def test_files_are_named_for_other_engines(tmp_path: Path, fixture: JournalFixture) -> None:
+def test_files_lists_the_parquet_files_for_other_engines(tmp_path: Path, fixture: JournalFixture) -> None:
     segments = fixture.folder.segments()
-    control, frames = ([str(getattr(each, part)) for each in segments] for part in ("control", "frames"))
+    control, frames = ([str(getattr(segment, part)) for segment in segments] for part in ("control", "frames"))
     both = [path for pair in zip(control, frames, strict=True) for path in pair]
     assert succeeds(tmp_path, "files", *IN).splitlines() == both
     assert succeeds(tmp_path, "files", *IN, "--control").splitlines() == control
     assert succeeds(tmp_path, "files", *IN, "--frames").splitlines() == frames
 
 
-def test_the_statement_for_duckdb_can_be_run_as_it_is(tmp_path: Path) -> None:
+def test_the_statement_for_duckdb_runs_unchanged(tmp_path: Path) -> None:
     odd = tmp_path / "it's [odd]*"
     odd.mkdir()
     fixture = varied(odd)
-    for wanted, expected in (((), fixture.records), (("--control",), fixture.control)):
-        found = duckdb.sql(succeeds(odd, "files", *IN, "--sql", *wanted))
-        assert found is not None
-        positions = [row[found.columns.index("position")] for row in found.fetchall()]
+    for options, expected in (((), fixture.records), (("--control",), fixture.control)):
+        rows = duckdb.sql(succeeds(odd, "files", *IN, "--sql", *options))
+        assert rows is not None
+        positions = [row[rows.columns.index("position")] for row in rows.fetchall()]
         assert positions == [record.position for record in expected if record.position < 42]
-        assert {"space", "date", "hour"} <= set(found.columns)
+        assert {"space", "date", "hour"} <= set(rows.columns)
 
 
-def test_what_is_not_sealed_has_no_files(tmp_path: Path) -> None:
+def test_records_that_are_not_sealed_have_no_files(tmp_path: Path) -> None:
     JournalFixture(tmp_path).append()
-    code, said, errors = run(tmp_path, "files", *IN)
-    assert (code, said) == (0, "")
+    code, output, errors = run(tmp_path, "files", *IN)
+    assert (code, output) == (0, "")
     assert errors == "mew: nothing is sealed yet in space 'lab': its records are in journal/.log/lab\n"
 
 
-def test_records_are_exported_as_lines_to_a_file_or_on_standard_output(tmp_path: Path, fixture: JournalFixture) -> None:
+def test_records_are_exported_as_lines_to_a_file_or_to_standard_output(tmp_path: Path, fixture: JournalFixture) -> None:
     lines = succeeds(tmp_path, "export", *IN).splitlines()
     assert [json.loads(line)["position"] for line in lines] == list(range(60))
     assert succeeds(tmp_path, "export", *IN, "-o", "-").splitlines() == lines
-    code, said, errors = run(tmp_path, "export", *IN, "--to", "jsonl", "-o", "out.jsonl", "--event", "frame")
-    assert (code, said, errors) == (0, "", "wrote 30 records to out.jsonl\n")
+    code, output, errors = run(tmp_path, "export", *IN, "--to", "jsonl", "-o", "out.jsonl", "--event", "frame")
+    assert (code, output, errors) == (0, "", "wrote 30 records to out.jsonl\n")
     written = (tmp_path / "out.jsonl").read_text(encoding="utf-8").splitlines()
     assert written == [line for line in lines if json.loads(line)["event"] == "frame"]
 
 
 def test_records_are_exported_as_mcap(tmp_path: Path, fixture: JournalFixture) -> None:
     arguments = ("export", *IN, "--to", "mcap")
-    code, said, errors = run(tmp_path, *arguments, "-o", "out.mcap", "--stream", "moves")
-    assert (code, said, errors) == (0, "", "wrote 50 records to out.mcap\n")
+    code, output, errors = run(tmp_path, *arguments, "-o", "out.mcap", "--stream", "moves")
+    assert (code, output, errors) == (0, "", "wrote 50 records to out.mcap\n")
     with (tmp_path / "out.mcap").open("rb") as file:
         topics = [channel.topic for _, channel, _ in make_reader(file).iter_messages()]
     assert {topic: topics.count(topic) for topic in topics} == {"lab/moves/bob": 40, "lab/events": 10}
-    code, said, errors = run(tmp_path, *arguments)
-    assert (code, said) == (2, "")
+    code, output, errors = run(tmp_path, *arguments)
+    assert (code, output) == (2, "")
     assert errors == "mew: an MCAP file cannot be written to standard output: give a file with --output\n"
 
 
-def test_without_the_library_mcap_the_extra_is_named_and_no_file_is_left(
+def test_without_the_mcap_library_the_error_names_the_extra_and_no_file_is_left(
     tmp_path: Path, fixture: JournalFixture
 ) -> None:
     arguments = ["journal", "export", *IN, "--to", "mcap", "-o", "out.mcap"]
@@ -319,7 +319,7 @@ def test_without_the_library_mcap_the_extra_is_named_and_no_file_is_left(
     assert [path.name for path in tmp_path.iterdir()] == ["journal"]
 
 
-def test_an_export_that_is_interrupted_leaves_no_file(tmp_path: Path) -> None:
+def test_an_interrupted_export_leaves_no_file(tmp_path: Path) -> None:
     fixture = JournalFixture(tmp_path)
     for first in range(0, 400_000, 20_000):
         fixture.write([FrameBatch(first, NOON, "bob", "moves", first + 1, 7, [b"#moves#x"] * 20_000)])
@@ -337,7 +337,7 @@ def test_an_export_that_is_interrupted_leaves_no_file(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["journal"]
 
 
-def test_a_reader_that_has_had_enough_ends_it_quietly(tmp_path: Path) -> None:
+def test_a_closed_output_pipe_ends_the_command_without_an_error(tmp_path: Path) -> None:
     fixture = JournalFixture(tmp_path)
     fixture.write([FrameBatch(0, NOON, "bob", "moves", 1, 7, [b"#moves#x"] * 20_000)])
     for arguments in (("export", *IN), ("tail", *IN, "-n", "20000")):
@@ -352,28 +352,28 @@ def test_a_reader_that_has_had_enough_ends_it_quietly(tmp_path: Path) -> None:
         assert process.wait(SECONDS) == 0
 
 
-# Tidying
+# Compaction
 
 
-def test_hours_that_are_over_are_compacted(tmp_path: Path, fixture: JournalFixture) -> None:
+def test_finished_hours_are_compacted(tmp_path: Path, fixture: JournalFixture) -> None:
     assert succeeds(tmp_path, "compact", *IN) == "date=2025-11-15/hour=12: compacted 2 segments into 1\n"
     assert succeeds(tmp_path, "compact", *IN) == "nothing to compact\n"
     assert len(succeeds(tmp_path, "export", *IN).splitlines()) == 60
     assert json.loads(succeeds(tmp_path, "info", *IN, "--json"))["compacted"] == 1
 
 
-def test_an_hour_that_is_damaged_is_left_as_it_is(tmp_path: Path, fixture: JournalFixture) -> None:
+def test_a_damaged_hour_is_left_unchanged(tmp_path: Path, fixture: JournalFixture) -> None:
     control = fixture.folder.segments()[0].control
     data = control.read_bytes()
     control.write_bytes(data[:100] + b"!" + data[101:])
-    code, said, errors = run(tmp_path, "compact", *IN)
-    assert (code, said) == (1, "")
+    code, output, errors = run(tmp_path, "compact", *IN)
+    assert (code, output) == (1, "")
     assert errors == f"mew: {control.relative_to(tmp_path)}: its checksum is wrong\n"
     assert len(fixture.folder.segments()) == 3
 
 
 @pytest.mark.parametrize("name", ["info", "verify", "tail", "files", "export", "compact"])
-def test_help_shows_examples_of_each_command(tmp_path: Path, name: str) -> None:
-    said = succeeds(tmp_path, name, "--help")
-    assert f"  mew journal {name}" in said
-    assert "--journal" in said
+def test_the_help_of_each_command_has_examples(tmp_path: Path, name: str) -> None:
+    output = succeeds(tmp_path, name, "--help")
+    assert f"  mew journal {name}" in output
+    assert "--journal" in output

@@ -1,4 +1,4 @@
-"""`mew mcp list` as a user meets it: who offers which tools, and nobody's connection is touched."""
+"""`mew mcp list` as a user runs it: it lists the tools of each participant, and affects no connection."""
 
 import asyncio
 import json
@@ -28,13 +28,13 @@ def gateway(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Running
 
 
 def listing(gateway: Running, *arguments: str, seconds: int = 1) -> "asyncio.Future[int]":
-    """The command, in a thread: the space is on this loop."""
+    """Run the command in a thread, because the space uses this event loop."""
     words = ["mcp", "list", "-g", url_of(gateway), "--timeout", str(seconds), *arguments]
     return asyncio.ensure_future(asyncio.to_thread(main, words))
 
 
 @played
-async def test_the_tools_of_everybody_are_listed_and_nobody_is_sent_away(
+async def test_the_tools_of_all_participants_are_listed_and_no_connection_ends(
     gateway: Running, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     async with (
@@ -71,7 +71,7 @@ async def test_the_tools_of_everybody_are_listed_and_nobody_is_sent_away(
 
 
 @played
-async def test_who_does_not_answer_offers_none(
+async def test_a_participant_that_does_not_answer_has_no_tools(
     gateway: Running, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     async with mew.connect(url_of(gateway), token=token_of(tmp_path, "bob")):
@@ -82,7 +82,7 @@ async def test_who_does_not_answer_offers_none(
 
 
 @played
-async def test_who_may_not_ask_is_refused_with_4(
+async def test_a_caller_without_the_capability_gets_exit_code_4(
     gateway: Running, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     async with mew.connect(url_of(gateway), token=token_of(tmp_path, "alice")):

@@ -1,4 +1,4 @@
-"""`mew tail`: what happens in a space, a line each, as an observer sees it; past, present, and across a restart."""
+"""`mew tail`: the events of a space, one per line, as an observer sees them: past, new, and across a restart."""
 
 import json
 import os
@@ -25,36 +25,36 @@ PLAIN = Paint(colours=False)
 
 @pytest.fixture(scope="module")
 def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
-    """Somebody has spoken, was refused something, and has a stream with data in it."""
+    """A space with chats, a refusal, and a stream with data."""
     with lab_in(tmp_path_factory.mktemp("lab")) as started:
-        started.says("send", "one")
-        started.says("send", "two", "--as", "bob", "--to", "carol")
+        started.succeeds("send", "one")
+        started.succeeds("send", "two", "--as", "bob", "--to", "carol")
         assert started.mew("send", "--as", "bob", "-k", "mcp/request", "-p", '{"method":"x"}').code == 4
-        assert started.says("stream", "open", "--description", "numbers") == "stream-1"
+        assert started.succeeds("stream", "open", "--description", "numbers") == "stream-1"
         for number in range(3):
             data = {"stream_id": "stream-1", "sequence": number, "content": f"piece {number}"}
-            started.says("send", "-k", "stream/data", "-p", json.dumps(data))
-        started.says("send", "three")
+            started.succeeds("send", "-k", "stream/data", "-p", json.dumps(data))
+        started.succeeds("send", "three")
         yield started
 
 
 def shown(lab: Lab, *arguments: str) -> list[str]:
-    """What is said of what has happened, without the times."""
-    return [item[13:] for item in lab.says("tail", "--no-follow", *arguments).splitlines()]
+    """The lines of past events, without the times."""
+    return [item[13:] for item in lab.succeeds("tail", "--no-follow", *arguments).splitlines()]
 
 
-def test_the_last_lines_are_shown_with_who_said_what(lab: Lab) -> None:
+def test_the_last_lines_are_shown_with_their_senders(lab: Lab) -> None:
     lines = shown(lab, "-n", "5")
     assert lines[-1] == "alice        chat three"
     assert shown(lab, "-n", "1", "--kind", "chat", "--from", "bob") == ["bob          chat → carol two"]
 
 
-def test_what_was_refused_is_shown_with_the_reason(lab: Lab) -> None:
+def test_a_refusal_is_shown_with_its_code(lab: Lab) -> None:
     refused = shown(lab, "--kind", "mcp/*")
     assert refused == ["bob          mcp/request refused: capability_violation"]
 
 
-def test_data_of_streams_are_counted_unless_each_is_wanted(lab: Lab) -> None:
+def test_stream_data_is_counted_unless_frames_are_requested(lab: Lab) -> None:
     lines = shown(lab, "--since", "1h")
     begin = lines.index("gateway      stream/open stream-1 of alice: numbers")
     assert lines[begin + 1].strip().startswith("stream-1: 3 frames, ")
@@ -64,8 +64,8 @@ def test_data_of_streams_are_counted_unless_each_is_wanted(lab: Lab) -> None:
     assert item == [f'alice        stream/data stream-1 {{"sequence":{n},"content":"piece {n}"}}' for n in (1, 2)]
 
 
-def test_json_is_each_envelope_as_it_was_sent(lab: Lab) -> None:
-    lines = [json.loads(item) for item in lab.says("tail", "--no-follow", "--json", "-n", "100").splitlines()]
+def test_json_has_each_envelope_unchanged(lab: Lab) -> None:
+    lines = [json.loads(item) for item in lab.succeeds("tail", "--no-follow", "--json", "-n", "100").splitlines()]
     chats = [item for item in lines if item.get("kind") == "chat"]
     assert [item["payload"]["text"] for item in chats] == ["one", "two", "three"]
     assert set(chats[0]) == {"protocol", "id", "ts", "from", "kind", "payload"}
@@ -74,38 +74,38 @@ def test_json_is_each_envelope_as_it_was_sent(lab: Lab) -> None:
     assert [item["payload"]["sequence"] for item in lines if item.get("kind") == "stream/data"] == [0, 1, 2]
 
 
-def test_it_can_begin_at_a_time(lab: Lab) -> None:
-    lines = [json.loads(item) for item in lab.says("tail", "--no-follow", "--json", "-n", "100").splitlines()]
+def test_since_starts_at_a_time(lab: Lab) -> None:
+    lines = [json.loads(item) for item in lab.succeeds("tail", "--no-follow", "--json", "-n", "100").splitlines()]
     (second,) = [item for item in lines if item.get("payload", {}).get("text") == "two"]
-    since = lab.says("tail", "--no-follow", "--json", "--since", second["ts"]).splitlines()
+    since = lab.succeeds("tail", "--no-follow", "--json", "--since", second["ts"]).splitlines()
     assert json.loads(since[0])["payload"].get("event") == "join" or json.loads(since[0]) == second
     assert json.loads(since[-1])["payload"] == {"text": "three"}
     assert "one" not in [json.loads(item).get("payload", {}).get("text") for item in since]
-    assert len(lab.says("tail", "--no-follow", "--json", "--since", "1d").splitlines()) == len(lines)
-    assert lab.says("tail", "--no-follow", "--since", "2099-01-01") == ""
+    assert len(lab.succeeds("tail", "--no-follow", "--json", "--since", "1d").splitlines()) == len(lines)
+    assert lab.succeeds("tail", "--no-follow", "--since", "2099-01-01") == ""
 
 
 @pytest.mark.parametrize("window", [1, 3])
-def test_few_lines_are_found_however_far_back_they_are(lab: Lab, window: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rare_lines_are_found_however_old_they_are(lab: Lab, window: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(feed, "WINDOW", window)
     monkeypatch.setattr(feed, "PAGE_RECORDS", 2)
     assert [item[18:] for item in shown(lab, "-n", "2", "--kind", "chat", "--from", "alice")] == ["one", "three"]
     assert shown(lab, "-n", "0") == []
 
 
-def test_what_cannot_be_is_told(lab: Lab) -> None:
+def test_invalid_options_are_reported(lab: Lab) -> None:
     assert "--since: expected a time" in lab.mew("tail", "--no-follow", "--since", "soon").err
     assert lab.mew("tail", "--no-follow", "--space", "elsewhere").code == 4
     assert lab.mew("tail", "--no-follow", "--gateway", "ws://127.0.0.1:1").code == 3
 
 
-def test_a_space_that_does_not_run_is_told_so_and_no_token_is_made(tmp_path: Path) -> None:
+def test_a_stopped_space_is_reported_and_no_token_is_created(tmp_path: Path) -> None:
     ran = run(configure(tmp_path), "tail", "--no-follow")
     assert (ran.code, ran.err) == (3, "mew: space 'lab' is not running: start it with `mew space up`\n")
     assert [path.name for path in tmp_path.iterdir()] == ["space.yaml"]
 
 
-def test_any_token_will_do_since_nobody_is_taken_over(lab: Lab, tmp_path: Path) -> None:
+def test_any_token_is_accepted_and_no_connection_is_taken_over(lab: Lab, tmp_path: Path) -> None:
     ran = subprocess.run(
         command("tail", "--no-follow", "--kind", "chat"),
         cwd=tmp_path,
@@ -132,18 +132,18 @@ def read(process: "subprocess.Popen[str]") -> str:
     return process.stdout.readline()[13:].rstrip("\n")
 
 
-def test_it_goes_on_and_waits_for_a_gateway_that_is_started_again(tmp_path: Path) -> None:
+def test_tail_continues_and_waits_for_a_gateway_that_restarts(tmp_path: Path) -> None:
     with lab_in(tmp_path) as lab:
-        lab.says("send", "before")
+        lab.succeeds("send", "before")
         with following(lab, "--kind", "chat") as process:
             assert read(process) == "alice        chat before"
-            lab.says("send", "now")
+            lab.succeeds("send", "now")
             assert read(process) == "alice        chat now"
             lab.stop()
             assert process.stderr is not None
             assert "waiting for it" in process.stderr.readline()
             lab.start()
-            lab.says("send", "after")
+            lab.succeeds("send", "after")
             assert read(process) == "alice        chat after"
             process.send_signal(signal.SIGINT)
             assert process.wait(SECONDS) == 130
@@ -156,37 +156,37 @@ def test_it_goes_on_and_waits_for_a_gateway_that_is_started_again(tmp_path: Path
             assert process.stderr.read() == ""
 
 
-def test_a_space_without_a_journal_is_followed_from_now_on(tmp_path: Path) -> None:
+def test_a_space_without_a_journal_is_followed_from_the_present(tmp_path: Path) -> None:
     with lab_in(tmp_path, journal=False) as lab:
         assert "has no journal" in lab.mew("tail", "--no-follow").err
-        stream = lab.says("stream", "open")
+        stream = lab.succeeds("stream", "open")
         with following(lab, "--frames") as process:
-            # Whoever has come is seen by what follows; before that there is nobody to see it.
+            # Only messages after the join of the observer are shown, so repeat one until it appears.
             assert read_until(lab, process) == "alice        chat are you there?"
             data = {"stream_id": stream, "sequence": 1, "content": "x"}
-            lab.says("send", "-k", "stream/data", "-p", json.dumps(data))
+            lab.succeeds("send", "-k", "stream/data", "-p", json.dumps(data))
             assert read(process).endswith('{"sequence":1,"content":"x"}')
 
 
 def read_until(lab: Lab, process: "subprocess.Popen[str]") -> str:
-    """Speak until it is heard; what was said more than once is read to its end."""
+    """Send a chat until it is shown, then skip its repetitions."""
     assert process.stdout is not None
     os.set_blocking(process.stdout.fileno(), False)
     output = 0
     messages = ""
     while not messages:
-        lab.says("send", "are you there?")
+        lab.succeeds("send", "are you there?")
         output += 1
         messages = process.stdout.readline()
     os.set_blocking(process.stdout.fileno(), True)
-    lab.says("send", "enough")
+    lab.succeeds("send", "enough")
     line = messages[13:].rstrip("\n")
     while not read(process).endswith("enough"):
         pass
     return line
 
 
-def test_on_a_terminal_it_has_colours(lab: Lab) -> None:
+def test_on_a_terminal_the_lines_have_colours(lab: Lab) -> None:
     ours, theirs = pty.openpty()
     environ = {name: value for name, value in environment().items() if name != "NO_COLOR"}
     subprocess.run(
@@ -204,10 +204,10 @@ def test_on_a_terminal_it_has_colours(lab: Lab) -> None:
     assert "three" in text
 
 
-# A line
+# The text of a line
 
 
-def seen(kind: str, payload: Any, **more: Any) -> FeedEvent:
+def event_of(kind: str, payload: Any, **more: Any) -> FeedEvent:
     sender = more.pop("sender", "alice")
     envelope = {"from": sender, "kind": kind, "to": more.pop("to", []), "payload": payload}
     return FeedEvent(time=T, sender=sender, kind=kind, envelope=msgspec.json.encode(envelope), **more)
@@ -217,40 +217,42 @@ STREAM = {"stream": {"stream_id": "s", "owner": "alice"}, "stream_id": "s"}
 
 
 @pytest.mark.parametrize(
-    ("happened", "told"),
+    ("event", "line"),
     [
-        (seen("chat", {"text": "a\nb\x1b[2J"}), "chat a\\nb\\x1b[2J"),
-        (seen("chat", {"text": "x" * 200}), "chat " + "x" * 160 + "…"),
-        (seen("chat", {}), "chat"),
-        (seen("chat", None), "chat"),
-        (seen("custom/thing", {"a": 1}), 'custom/thing {"a":1}'),
-        (seen("chat", {"text": "x"}, to=["bob", "carol"]), "chat → bob, carol x"),
-        (seen("mcp/request", {"method": "tools/list"}), "mcp/request tools/list"),
+        (event_of("chat", {"text": "a\nb\x1b[2J"}), "chat a\\nb\\x1b[2J"),
+        (event_of("chat", {"text": "x" * 200}), "chat " + "x" * 160 + "…"),
+        (event_of("chat", {}), "chat"),
+        (event_of("chat", None), "chat"),
+        (event_of("custom/thing", {"a": 1}), 'custom/thing {"a":1}'),
+        (event_of("chat", {"text": "x"}, to=["bob", "carol"]), "chat → bob, carol x"),
+        (event_of("mcp/request", {"method": "tools/list"}), "mcp/request tools/list"),
         (
-            seen("mcp/request", {"method": "tools/call", "params": {"name": "add", "arguments": {"a": 1}}}),
+            event_of("mcp/request", {"method": "tools/call", "params": {"name": "add", "arguments": {"a": 1}}}),
             'mcp/request tools/call add {"a":1}',
         ),
-        (seen("mcp/request", {"method": "x", "params": 5}), 'mcp/request {"method":"x","params":5}'),
-        (seen("reasoning/thought", {"text": "hm"}), "reasoning/thought hm"),
+        (event_of("mcp/request", {"method": "x", "params": 5}), 'mcp/request {"method":"x","params":5}'),
+        (event_of("reasoning/thought", {"text": "hm"}), "reasoning/thought hm"),
         (
-            seen("capability/grant", {"recipient": "bob", "capabilities": [{"kind": "x"}]}),
+            event_of("capability/grant", {"recipient": "bob", "capabilities": [{"kind": "x"}]}),
             'capability/grant bob: [{"kind":"x"}]',
         ),
-        (seen("stream/ready", {**STREAM, "intent": "video"}), "stream/ready s of alice: video"),
-        (seen("stream/open", STREAM), "stream/open s of alice"),
+        (event_of("stream/ready", {**STREAM, "intent": "video"}), "stream/ready s of alice: video"),
+        (event_of("stream/open", STREAM), "stream/open s of alice"),
         (
-            seen("stream/write-granted", {**STREAM, "authorized_writers": ["alice", "bob"]}, stream_id="s"),
+            event_of("stream/write-granted", {**STREAM, "authorized_writers": ["alice", "bob"]}, stream_id="s"),
             "stream/write-granted s may be written by alice, bob",
         ),
         (
-            seen("stream/ownership-transferred", {**STREAM, "previous_owner": "a", "new_owner": "b"}, stream_id="s"),
+            event_of(
+                "stream/ownership-transferred", {**STREAM, "previous_owner": "a", "new_owner": "b"}, stream_id="s"
+            ),
             "stream/ownership-transferred s went from a to b",
         ),
         (
-            seen("system/presence", {"event": "leave", "participant": {"id": "bob"}, "reason": "kicked"}),
+            event_of("system/presence", {"event": "leave", "participant": {"id": "bob"}, "reason": "kicked"}),
             "system/presence bob left (kicked)",
         ),
-        (seen("stream/close", {**STREAM, "reason": "done"}, stream_id="s"), 'stream/close s {"reason":"done"}'),
+        (event_of("stream/close", {**STREAM, "reason": "done"}, stream_id="s"), 'stream/close s {"reason":"done"}'),
         (FeedEvent(time=T, sender="alice", stream_id="s", frame=b"text\n"), "frame s text\\n"),
         (FeedEvent(time=T, sender="alice", stream_id="s", frame=b"\xff\x00"), "frame s ff00"),
         (
@@ -265,16 +267,16 @@ STREAM = {"stream": {"stream_id": "s", "owner": "alice"}, "stream_id": "s"}
         (FeedEvent(time=T, sender="alice", stream_id="s", refused="paused"), "frame refused: paused on s"),
     ],
 )
-def test_a_line_says_the_one_thing_that_matters(happened: FeedEvent, told: str) -> None:
-    assert event_line(happened, PLAIN) == f"10:00:00.123 alice        {told}"
+def test_a_line_has_the_main_fact_of_an_event(event: FeedEvent, line: str) -> None:
+    assert event_line(event, PLAIN) == f"10:00:00.123 alice        {line}"
 
 
-def test_what_the_gateway_says_is_told_as_the_gateways() -> None:
-    result = event_line(seen("stream/open", STREAM, sender="system:gateway", to=["bob"]), PLAIN)
+def test_envelopes_of_the_gateway_are_shown_without_recipients() -> None:
+    result = event_line(event_of("stream/open", STREAM, sender="system:gateway", to=["bob"]), PLAIN)
     assert result == "10:00:00.123 gateway      stream/open s of alice"
 
 
-def test_everybody_keeps_their_colour_and_a_refusal_is_red() -> None:
+def test_each_name_keeps_its_colour_and_a_refusal_is_red() -> None:
     paint = Paint(colours=True)
     assert paint.name("alice") == paint.name("alice") != paint.name("bob")
     assert "\x1b[31m" in event_line(FeedEvent(time=T, sender="a", kind="chat", refused="paused"), paint)
@@ -283,7 +285,7 @@ def test_everybody_keeps_their_colour_and_a_refusal_is_red() -> None:
 
 
 class Pages:
-    """A door with forty records behind it, from position 7 on; every third is a frame, two have the same time."""
+    """An API with forty records from position 7; every third one is a frame, and pairs have the same time."""
 
     def __init__(self) -> None:
         self.records = [self._record(position) for position in range(7, 47)]
@@ -315,7 +317,7 @@ def past_of(pages: Any, *, control: bool = False) -> JournalHistory:
 
 
 @pytest.mark.parametrize("control", [False, True])
-def test_from_a_time_on_nothing_is_left_out_and_nothing_comes_before_it(control: bool) -> None:
+def test_since_returns_every_record_from_that_time_and_none_before(control: bool) -> None:
     past = past_of(Pages(), control=control)
     for position in range(7, 47):
         since = Pages.time(position)
@@ -327,19 +329,21 @@ def test_from_a_time_on_nothing_is_left_out_and_nothing_comes_before_it(control:
 
 @pytest.mark.parametrize("window", [1, 2, 5, 512])
 @pytest.mark.parametrize("page", [1, 4, 5000])
-def test_the_last_few_are_found_each_once_and_in_order(window: int, page: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_latest_records_are_found_once_each_and_in_order(
+    window: int, page: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(feed, "WINDOW", window)
     monkeypatch.setattr(feed, "PAGE_RECORDS", page)
     every = [position for position in range(7, 47) if position % 3]
     for number in (0, 1, 4, 100):
-        matches = past_of(Pages()).latest(number, lambda seen: not seen.is_data, data=False)
+        matches = past_of(Pages()).latest(number, lambda event: not event.is_data, data=False)
         result = [int(msgspec.json.decode(item.envelope or b"")["payload"]["text"]) for item in matches]
         assert result == (every[-number:] if number else [])
     assert len(past_of(Pages()).latest(100, lambda _: True, data=True)) == 40
 
 
-def test_filters_go_together() -> None:
-    chat, frame = seen("chat", {}), FeedEvent(time=T, sender="bob", stream_id="s", frame=b"")
+def test_filters_are_combined() -> None:
+    chat, frame = event_of("chat", {}), FeedEvent(time=T, sender="bob", stream_id="s", frame=b"")
     assert FeedFilter().has(chat) and FeedFilter().has(frame)
     assert FeedFilter(kinds=(KindPattern.parse("stream/*"),)).has(frame)
     assert not FeedFilter(kinds=(KindPattern.parse("chat"),)).has(frame)
@@ -348,7 +352,7 @@ def test_filters_go_together() -> None:
     assert not FeedFilter(streams=frozenset({"s"})).has(chat)
 
 
-def test_a_frame_is_json_as_an_output_log_has_it() -> None:
+def test_the_json_of_a_frame_is_that_of_an_output_log() -> None:
     assert frame_json(FeedEvent(time=T, sender="a", stream_id="s", frame=b"hi")) == {
         "frame": {"stream_id": "s", "encoding": "text", "data": "hi"}
     }

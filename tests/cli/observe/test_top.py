@@ -43,7 +43,7 @@ def envelope(sender: str, kind: str, **payload: Any) -> Any:
     return parse(msgspec.json.encode({"id": "1", "ts": T, "from": sender, "kind": kind, "payload": payload}))
 
 
-def test_envelopes_count_for_their_sender_and_the_gateways_for_nobody() -> None:
+def test_envelopes_count_for_their_sender_and_those_of_the_gateway_for_no_one() -> None:
     view = view_of()
     counting = RateCounter(view)
     for message in (envelope("alice", "chat", text="hi"), envelope("system:gateway", "system/presence")):
@@ -75,7 +75,7 @@ def test_frames_count_for_their_stream_and_for_its_only_writer() -> None:
     assert rates.bytes == pytest.approx((own.bytes or 0) + shared.bytes, rel=0.01)
 
 
-def test_a_stream_for_others_is_not_guessed_at_and_who_has_gone_is_still_told() -> None:
+def test_a_stream_for_others_has_no_rate_and_a_participant_that_left_is_still_listed() -> None:
     view = view_of(stream_of("secret", "alice", target=["bob"]))
     counting = RateCounter(view)
     counting.take(envelope("carol", "chat", text="bye"), view)
@@ -95,7 +95,7 @@ def some_rates() -> Rates:
     return Rates(T, 1.0, people, (stream,), 3005, 3.0)
 
 
-def test_the_busiest_are_first_and_nothing_moves_the_cursor() -> None:
+def test_the_busiest_are_first_and_names_cannot_control_the_terminal() -> None:
     text = rates_lines(some_rates())
     heading, _, first, second, _, stream = text.splitlines()
     assert heading == f"{T} 2 present, 1 open streams: 10.5 envelopes/s, 20.0 frames/s, 3.0 kB/s, 3/s too fast to count"
@@ -108,23 +108,23 @@ def test_the_busiest_are_first_and_nothing_moves_the_cursor() -> None:
 
 
 def test_one_interval_is_one_line_of_json(shared_lab: Lab) -> None:
-    shared_lab.says("send", "here")
-    stream = shared_lab.says("stream", "open")
+    shared_lab.succeeds("send", "here")
+    stream = shared_lab.succeeds("stream", "open")
     result = shared_lab.mew("top", "--once", "--json", "--interval", "0.1").json
     assert "alice" in [item["id"] for item in result["participants"]]
     assert (stream, "alice") in [(item["stream_id"], item["owner"]) for item in result["streams"]]
     assert result["seconds"] >= 0.1
-    assert " present, " in shared_lab.says("top", "--once", "-i", "0.05")
+    assert " present, " in shared_lab.succeeds("top", "--once", "-i", "0.05")
     assert shared_lab.mew("top", "--interval", "0").code == 2
 
 
-def test_it_goes_on_line_by_line_until_interrupted_and_counts_what_is_sent(shared_lab: Lab) -> None:
+def test_top_prints_lines_until_it_is_interrupted_and_counts_envelopes(shared_lab: Lab) -> None:
     process = shared_lab.following("top", "--json", "--interval", "0.1")
     try:
         assert process.stdout is not None
         busy = 0.0
         while not busy:
-            shared_lab.says("send", "busy", "--as", "bob")
+            shared_lab.succeeds("send", "busy", "--as", "bob")
             result = json.loads(process.stdout.readline())
             busy = next((item["envelopes"] for item in result["participants"] if item["id"] == "bob"), 0.0)
         process.send_signal(signal.SIGINT)
@@ -134,7 +134,7 @@ def test_it_goes_on_line_by_line_until_interrupted_and_counts_what_is_sent(share
         process.communicate()
 
 
-def test_on_a_terminal_it_is_one_table_that_changes(shared_lab: Lab) -> None:
+def test_on_a_terminal_top_is_one_table_that_is_updated(shared_lab: Lab) -> None:
     ours, theirs = pty.openpty()
     process = subprocess.Popen(
         command("top", "-i", "0.1"),

@@ -1,4 +1,4 @@
-"""`mew agent start` as a user meets it: it finds its place, works, comes back, and leaves when told."""
+"""`mew agent start` as a user runs it: the agent joins its space, works, and leaves when it is stopped."""
 
 import signal
 from collections.abc import Iterator
@@ -25,7 +25,7 @@ def as_alice(gateway: Running, folder: Path) -> mew.client.ConnectContext:
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 @played
-async def test_with_its_token_in_the_environment_it_works_and_leaves_in_good_order_when_told(
+async def test_with_its_token_in_the_environment_an_agent_works_and_leaves_gracefully_on_a_signal(
     gateway: Running, tmp_path: Path, number: signal.Signals
 ) -> None:
     environ = {"MEW_TOKEN": token_of(tmp_path, "echo"), "MEW_GATEWAY": url_of(gateway), "MEW_SPACE": "lab"}
@@ -44,7 +44,7 @@ async def test_with_its_token_in_the_environment_it_works_and_leaves_in_good_ord
 
 
 @played
-async def test_the_flags_of_old_scripts_and_the_files_of_the_space_say_who_it_is(
+async def test_the_participant_comes_from_the_flags_of_old_scripts_or_the_files_of_the_space(
     gateway: Running, tmp_path: Path
 ) -> None:
     async with as_alice(gateway, tmp_path) as alice:
@@ -57,13 +57,13 @@ async def test_the_flags_of_old_scripts_and_the_files_of_the_space_say_who_it_is
 
 
 OWN = '''\
-"""An agent of somebody's own."""
+"""An agent in a file of the user."""
 
 from mew.client import Space
 
 
 async def agent(space: Space) -> None:
-    """Greet, and be done at the second word."""
+    """Send a greeting, and end after the first answer."""
     chats = space.envelopes("chat", sender="alice")
     await space.chat("here I am")
     await anext(chats)
@@ -71,7 +71,7 @@ async def agent(space: Space) -> None:
 
 
 @played
-async def test_an_agent_of_ones_own_is_a_function_in_a_file(gateway: Running, tmp_path: Path) -> None:
+async def test_an_agent_can_be_a_function_in_a_file(gateway: Running, tmp_path: Path) -> None:
     (tmp_path / "tools.py").write_text(OWN, encoding="utf-8")
     async with as_alice(gateway, tmp_path) as alice:
         messages = alice.envelopes("chat", sender="tools")
@@ -97,10 +97,10 @@ async def test_an_agent_of_ones_own_is_a_function_in_a_file(gateway: Running, tm
         (["-t", "echo", "-g", "ws://127.0.0.1:1", "--token", "x"], 3, "no connection to 127.0.0.1:1"),
         (["-t", "echo"], 3, "space 'lab' is not running: start it with `mew space up`"),
         (["-t", "echo", "-g", "URL", "--token", "wrong"], 4, "unauthorized: the token is not known here"),
-        (["-t", "echo", "-g", "URL", "-p", "nobody"], 2, "'nobody' has no token in space 'lab'"),
+        (["-t", "echo", "-g", "URL", "-p", "zoe"], 2, "'zoe' has no token in space 'lab'"),
     ],
 )
-def test_what_cannot_be_is_said_in_a_line_with_its_exit_code(
+def test_an_error_is_one_line_with_its_exit_code(
     gateway: Running,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,

@@ -31,14 +31,14 @@ def gateway(tmp_path: Path) -> Iterator[Running]:
 
 
 @played
-async def test_a_server_takes_part_and_both_end_when_told(gateway: Running, tmp_path: Path) -> None:
+async def test_a_server_takes_part_and_ends_with_the_bridge_on_a_signal(gateway: Running, tmp_path: Path) -> None:
     flags = ["-g", url_of(gateway), "-s", "lab", "-p", "tools", "-t", token_of(tmp_path, "tools")]
     flags += ["-m", sys.executable, "--mcp-args", ",".join(odd("plain").command[1:]), "--init-timeout", "20000"]
     flags += ["--reconnect", "true", "--max-reconnects", "3"]
     async with mew.connect(url_of(gateway), token=token_of(tmp_path, "alice")) as alice:
         with at_work(tmp_path, "bridge", "start", *flags) as process:
             await alice.wait_until(lambda view: "tools" in view.participants)
-            assert [each.name for each in await alice.list_tools("tools")] == ["odd"]
+            assert [tool.name for tool in await alice.list_tools("tools")] == ["odd"]
             process.send_signal(signal.SIGTERM)
             await alice.wait_until(lambda view: "tools" not in view.participants)
             output, errors = process.communicate(timeout=10)
@@ -101,7 +101,7 @@ def test_the_token_can_be_in_another_variable(
         (["-m", "./no-such-program", "--reconnect"], 1, "cannot start './no-such-program'"),
     ],
 )
-def test_what_cannot_work_is_said_in_a_line(
+def test_an_error_is_one_line_with_its_exit_code(
     gateway: Running,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -111,14 +111,14 @@ def test_what_cannot_work_is_said_in_a_line(
     words: str,
 ) -> None:
     alone(tmp_path, monkeypatch)
-    where = ["-l", "error", "-g", url_of(gateway), "-t", token_of(tmp_path, "tools")]
-    assert main(["bridge", "start", *where, *flags]) == code
+    target = ["-l", "error", "-g", url_of(gateway), "-t", token_of(tmp_path, "tools")]
+    assert main(["bridge", "start", *target, *flags]) == code
     output, errors = capsys.readouterr()
     assert words in errors
     assert (output, errors.count("\n")) == ("", 1)
 
 
-def test_a_server_that_is_not_to_be_started_again_ends_the_bridge_with_1(
+def test_without_restarts_a_server_that_ends_also_ends_the_bridge_with_1(
     gateway: Running, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     alone(tmp_path, monkeypatch)

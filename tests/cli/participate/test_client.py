@@ -1,4 +1,4 @@
-"""`mew client connect` as a script uses it: lines in, lines out, by pipes, FIFOs and files."""
+"""`mew client connect` as a script uses it: lines in, lines out, through pipes, FIFOs and files."""
 
 import json
 import os
@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import mew
-from tests.cli.live_gateway import at_work, command, environment, lab, ran, token_of, url_of
+from tests.cli.live_gateway import at_work, command, environment, lab, run_command, token_of, url_of
 from tests.client.harness import close_all, played, until
 from tests.gateway.raw import Running
 
@@ -27,27 +27,27 @@ def lines_of(text: str | bytes) -> list[dict[str, Any]]:
 
 
 def written(file: Path) -> list[dict[str, Any]]:
-    """The whole lines of a file that is being written."""
+    """The complete lines of a file that is being written."""
     text = file.read_bytes() if file.exists() else b""
     return lines_of(text[: text.rfind(b"\n") + 1])
 
 
-def test_lines_are_sent_and_what_comes_is_written_until_all_has_been_taken(gateway: Running, tmp_path: Path) -> None:
+def test_lines_are_sent_and_messages_written_until_all_lines_are_accepted(gateway: Running, tmp_path: Path) -> None:
     text = b'hello\n\n{"id":"mine","kind":"stream/request","payload":{"n":1.0}}\n{"text":"no kind"}\n'
-    text += b'{"kind":"space/kick","payload":{"participant_id":"nobody"}}\nlast words'
-    code, output, errors = ran(tmp_path, "client", "connect", "--gateway", url_of(gateway), said=text)
+    text += b'{"kind":"space/kick","payload":{"participant_id":"zoe"}}\nthe last line'
+    code, output, errors = run_command(tmp_path, "client", "connect", "--gateway", url_of(gateway), stdin=text)
     assert code == 0, errors
     received = lines_of(output)
     kinds = ["system/welcome", "chat", "stream/request", "stream/open", "system/error", "chat"]
     assert [item["kind"] for item in received] == kinds
     assert received[0]["payload"]["you"]["id"] == "alice"
-    assert [received[1]["payload"]["text"], received[-1]["payload"]["text"]] == ["hello", "last words"]
+    assert [received[1]["payload"]["text"], received[-1]["payload"]["text"]] == ["hello", "the last line"]
     assert received[2]["id"] == "mine"
     assert '"n":1.0' in output
     assert "line 4: not an envelope: the object has no `kind`" in errors
 
 
-def test_who_has_heard_enough_ends_it_quietly_with_0(gateway: Running, tmp_path: Path) -> None:
+def test_a_closed_output_pipe_ends_the_command_with_0(gateway: Running, tmp_path: Path) -> None:
     with subprocess.Popen(
         command("client", "connect", "-g", url_of(gateway), "-t", token_of(tmp_path, "bob")),
         cwd=tmp_path,
@@ -68,7 +68,9 @@ def test_who_has_heard_enough_ends_it_quietly_with_0(gateway: Running, tmp_path:
 
 
 @played
-async def test_fifos_stay_open_and_frames_go_both_ways_until_it_is_stopped(gateway: Running, tmp_path: Path) -> None:
+async def test_fifos_stay_open_and_frames_are_sent_and_received_until_a_signal(
+    gateway: Running, tmp_path: Path
+) -> None:
     fifo, output = tmp_path / "in", tmp_path / "logs" / "out.jsonl"
     flags = ["-g", url_of(gateway), "-p", "bob", "--fifo-in", str(fifo), "--output-file", str(output)]
     async with mew.connect(url_of(gateway), token=token_of(tmp_path, "alice")) as alice:
@@ -102,9 +104,7 @@ async def test_fifos_stay_open_and_frames_go_both_ways_until_it_is_stopped(gatew
 
 
 @played
-async def test_it_comes_back_after_the_connection_broke_and_a_fifo_out_waits_for_its_reader(
-    gateway: Running, tmp_path: Path
-) -> None:
+async def test_the_command_reconnects_and_an_output_fifo_waits_for_its_reader(gateway: Running, tmp_path: Path) -> None:
     ways = [tmp_path / "in", tmp_path / "out"]
     for item in ways:
         os.mkfifo(item)
@@ -137,10 +137,10 @@ async def test_it_comes_back_after_the_connection_broke_and_a_fifo_out_waits_for
         (["--token", "wrong"], 4, "the token is not known here"),
     ],
 )
-def test_what_cannot_be_is_said_in_a_line(
+def test_an_error_is_one_line_with_its_exit_code(
     gateway: Running, tmp_path: Path, flags: list[str], code: int, words: str
 ) -> None:
-    exit_code, output, errors = ran(tmp_path, "client", "connect", "-g", url_of(gateway), *flags)
+    exit_code, output, errors = run_command(tmp_path, "client", "connect", "-g", url_of(gateway), *flags)
     assert (exit_code, output) == (code, "")
     assert words in errors
     assert errors.count("\n") == 1

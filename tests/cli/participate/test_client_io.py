@@ -1,4 +1,4 @@
-"""Lines of `mew client connect` that are on their way when the network fails, and more lines than a gateway takes."""
+"""Lines of `mew client connect` in flight when the network fails, and more lines than a gateway accepts at a time."""
 
 import asyncio
 import json
@@ -9,7 +9,7 @@ import pytest
 
 import mew
 from mew.cli.participate.client_io import LineSender
-from tests.cli.live_gateway import at_work, lab, ran, token_of, url_of
+from tests.cli.live_gateway import at_work, lab, run_command, token_of, url_of
 from tests.client.harness import begun, ended, played, until
 from tests.client.proxy import proxied
 from tests.gateway.raw import Running
@@ -24,7 +24,7 @@ def gateway(tmp_path: Path) -> Iterator[Running]:
 
 
 @played
-async def test_lines_on_their_way_when_the_connection_broke_are_named_and_the_exit_code_is_1(
+async def test_lines_in_flight_when_the_connection_broke_are_named_and_the_exit_code_is_1(
     gateway: Running, tmp_path: Path
 ) -> None:
     async with proxied(gateway.port) as (proxy, url):
@@ -42,7 +42,7 @@ async def test_lines_on_their_way_when_the_connection_broke_are_named_and_the_ex
 
 
 @played
-async def test_at_the_end_of_the_input_an_outage_is_waited_out(gateway: Running, tmp_path: Path) -> None:
+async def test_at_the_end_of_the_input_the_command_waits_until_an_outage_ends(gateway: Running, tmp_path: Path) -> None:
     async with proxied(gateway.port) as (proxy, url):
         with at_work(tmp_path, "client", "connect", "-g", url, "-p", "bob") as client:
             assert client.stdout is not None
@@ -59,7 +59,7 @@ async def test_at_the_end_of_the_input_an_outage_is_waited_out(gateway: Running,
 
 
 @played
-async def test_lines_that_have_been_taken_are_not_in_doubt_when_the_connection_breaks_later(
+async def test_accepted_lines_are_not_reported_when_the_connection_breaks_later(
     gateway: Running, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     async with (
@@ -67,7 +67,7 @@ async def test_lines_that_have_been_taken_are_not_in_doubt_when_the_connection_b
         mew.connect(url, token=token_of(tmp_path, "bob")) as bob,
     ):
         sender = LineSender(bob)
-        making_sure = await begun(sender.confirm_delivery())
+        confirming = await begun(sender.confirm_delivery())
         await sender.send(1, b'{"kind":"chat","payload":{"text":"one"}}')
         assert sender.in_flight == [1]
         await until(lambda: sender.in_flight == [])
@@ -75,17 +75,17 @@ async def test_lines_that_have_been_taken_are_not_in_doubt_when_the_connection_b
         await until(lambda: bob.connection is None)
         await sender.send(2, b'{"kind":"chat","payload":{"text":"two"}}')
         await sender.wait_until_accepted()
-        await ended(making_sure)
+        await ended(confirming)
         assert not sender.uncertain
     assert capsys.readouterr().err == ""
 
 
-def test_however_many_lines_come_at_once_every_one_is_taken_and_no_question_of_ours_is_shown(
+def test_many_lines_in_one_write_are_all_accepted_and_internal_messages_are_not_shown(
     gateway: Running, tmp_path: Path
 ) -> None:
     text = [f"line {number}" for number in range(8_000)]
     lines = "\n".join(text).encode()
-    code, output, errors = ran(tmp_path, "client", "connect", "-g", url_of(gateway), said=lines)
+    code, output, errors = run_command(tmp_path, "client", "connect", "-g", url_of(gateway), stdin=lines)
     assert code == 0, errors
     welcome, *received = map(json.loads, output.splitlines())
     assert welcome["kind"] == "system/welcome"

@@ -1,4 +1,4 @@
-"""What a line stands for, and what came as a line."""
+"""The meaning of an input line, and the output line of a message."""
 
 import json
 
@@ -20,7 +20,7 @@ CHAT = b'{"protocol":"mew/v0.4","id":"1","ts":"2026-01-01T00:00:00Z","from":"a",
         b"#stream-1#data # more",
     ],
 )
-def test_an_envelope_and_a_frame_of_a_stream_there_is_are_sent_as_they_are(line: bytes) -> None:
+def test_an_envelope_and_a_frame_of_an_open_stream_are_sent_unchanged(line: bytes) -> None:
     assert parse_line(b"  " + line + b"\r", {"stream-1"}) == Read(line)
 
 
@@ -37,24 +37,24 @@ def test_an_envelope_and_a_frame_of_a_stream_there_is_are_sent_as_they_are(line:
         ("héllo", "héllo"),
     ],
 )
-def test_anything_else_is_words(line: str, text: str) -> None:
+def test_any_other_line_is_a_chat(line: str, text: str) -> None:
     matches = parse_line(line.encode(), {"stream-1"})
     assert matches is not None
     assert json.loads(matches.message) == {"kind": "chat", "payload": {"text": text}}
 
 
 @pytest.mark.parametrize("line", [b"", b"   ", b"\r"])
-def test_an_empty_line_is_nothing(line: bytes) -> None:
+def test_an_empty_line_is_ignored(line: bytes) -> None:
     assert parse_line(line) is None
 
 
 @pytest.mark.parametrize("line", [b'{"text":"hello"}', b'{"kind":1}', b'{"kind":"chat"', b"{}", b"\xff\xfe"])
-def test_an_object_that_is_no_envelope_is_refused(line: bytes) -> None:
+def test_an_object_that_is_not_an_envelope_is_refused(line: bytes) -> None:
     with pytest.raises(BadLine):
         parse_line(line)
 
 
-def test_an_envelope_is_written_as_it_came() -> None:
+def test_an_envelope_is_written_unchanged() -> None:
     assert encode_message(parse(CHAT)) == CHAT + b"\n"
 
 

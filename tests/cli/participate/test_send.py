@@ -1,4 +1,4 @@
-"""`mew send`: one envelope through the HTTP door, quickly, and nobody's socket is touched."""
+"""`mew send`: one envelope over HTTP, quickly, and without an effect on open connections."""
 
 import asyncio
 import json
@@ -24,19 +24,19 @@ def lab(shared_lab: Lab) -> Lab:
 
 
 def last(lab: Lab) -> dict[str, Any]:
-    return lab.said()[-1]
+    return lab.sent()[-1]
 
 
-def test_words_are_a_chat_of_the_default_participant(lab: Lab) -> None:
-    output = lab.says("send", "hello", "everybody")
+def test_arguments_are_a_chat_of_the_default_participant(lab: Lab) -> None:
+    output = lab.succeeds("send", "hello", "all")
     messages = last(lab)
-    assert (messages["kind"], messages["from"], messages["payload"]) == ("chat", "alice", {"text": "hello everybody"})
+    assert (messages["kind"], messages["from"], messages["payload"]) == ("chat", "alice", {"text": "hello all"})
     assert output == f"accepted {messages['id']}"
 
 
-def test_an_envelope_has_the_kind_payload_recipients_and_correlation_that_were_given(lab: Lab) -> None:
+def test_an_envelope_has_the_given_kind_payload_recipients_and_correlation(lab: Lab) -> None:
     payload = '{"method":"tools/list","id":10000000000000000000001}'
-    lab.says(
+    lab.succeeds(
         "send",
         "-k",
         "mcp/request",
@@ -63,27 +63,27 @@ def test_an_envelope_has_the_kind_payload_recipients_and_correlation_that_were_g
 def test_a_payload_may_come_from_a_file_or_from_standard_input(lab: Lab, tmp_path: Path) -> None:
     file = tmp_path / "payload.json"
     file.write_text('{"text":"from a file"}', encoding="utf-8")
-    lab.says("send", "--payload", f"@{file}")
+    lab.succeeds("send", "--payload", f"@{file}")
     assert last(lab)["payload"] == {"text": "from a file"}
-    lab.says("send", "--payload", "-", given=b'{"text":"from a pipe"}\n')
+    lab.succeeds("send", "--payload", "-", stdin=b'{"text":"from a pipe"}\n')
     assert last(lab)["payload"] == {"text": "from a pipe"}
 
 
 @pytest.mark.parametrize("words", [("-",), ()])
-def test_words_may_come_from_standard_input(lab: Lab, words: tuple[str, ...]) -> None:
-    lab.says("send", *words, given="two lines,\nand ümlauts\n".encode())
+def test_the_text_may_come_from_standard_input(lab: Lab, words: tuple[str, ...]) -> None:
+    lab.succeeds("send", *words, stdin="two lines,\nand ümlauts\n".encode())
     assert last(lab)["payload"] == {"text": "two lines,\nand ümlauts"}
 
 
-def test_who_speaks_can_be_chosen(lab: Lab) -> None:
-    lab.says("send", "hello", "--as", "bob")
+def test_the_sender_can_be_chosen(lab: Lab) -> None:
+    lab.succeeds("send", "hello", "--as", "bob")
     assert last(lab)["from"] == "bob"
 
 
-def test_the_answer_of_the_gateway_can_be_had_as_json(lab: Lab) -> None:
+def test_the_answer_of_the_gateway_is_available_as_json(lab: Lab) -> None:
     answer = lab.mew("send", "--kind", "stream/request", "--json").json
     assert (answer["status"], answer["stream_id"].startswith("stream-")) == ("stream_opened", True)
-    result = lab.says("send", "-k", "stream/grant-write", "-p", json.dumps({**answer, "participant_id": "watcher"}))
+    result = lab.succeeds("send", "-k", "stream/grant-write", "-p", json.dumps({**answer, "participant_id": "watcher"}))
     assert result.endswith(f"stream_id {answer['stream_id']} authorized_writers alice,watcher")
 
 
@@ -95,7 +95,7 @@ def test_a_refusal_is_one_line_with_the_reason_and_exit_code_4(lab: Lab) -> None
     assert ran.err.count("\n") == 1
 
 
-def test_nobody_at_the_address_is_one_line_and_exit_code_3(lab: Lab) -> None:
+def test_an_address_without_a_gateway_is_one_line_and_exit_code_3(lab: Lab) -> None:
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
         ran = lab.mew("send", "hello", "--gateway", f"ws://127.0.0.1:{listener.getsockname()[1]}")
@@ -114,7 +114,7 @@ class _Stranger(BaseHTTPRequestHandler):
         pass
 
 
-def test_who_answers_and_is_no_gateway_is_told_so(lab: Lab) -> None:
+def test_an_answer_of_another_server_is_reported(lab: Lab) -> None:
     with HTTPServer(("127.0.0.1", 0), _Stranger) as stranger:
         Thread(target=stranger.serve_forever, daemon=True).start()
         ran = lab.mew("send", "hello", "--gateway", f"http://127.0.0.1:{stranger.server_port}")
@@ -124,7 +124,7 @@ def test_who_answers_and_is_no_gateway_is_told_so(lab: Lab) -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "problem"),
     [
         (("hello", "--payload", "{}"), "give a text or --payload"),
         (("hello", "--kind", "mcp/request"), "a text is only valid for a chat"),
@@ -134,18 +134,18 @@ def test_who_answers_and_is_no_gateway_is_told_so(lab: Lab) -> None:
         (("hello", "--nonsense"), "no option --nonsense"),
         (("--gateway", "ftp://x", "hello"), "not a valid gateway address"),
         (("--gateway", "ws://x:port", "hello"), "not a valid gateway address"),
-        (("--as", "nobody", "hello"), "'nobody' has no token"),
+        (("--as", "zoe", "hello"), "'zoe' has no token"),
         (("--token-env", "NOWHERE", "hello"), "NOWHERE does not contain a token"),
         ((), "the text is empty"),
     ],
 )
-def test_what_was_not_meant_is_told_in_a_line_and_exit_code_2(lab: Lab, arguments: tuple[str, ...], told: str) -> None:
+def test_a_usage_error_is_one_line_and_exit_code_2(lab: Lab, arguments: tuple[str, ...], problem: str) -> None:
     ran = lab.mew("send", *arguments)
     assert (ran.code, ran.out, ran.err.count("\n")) == (2, "", 1)
-    assert told in ran.err
+    assert problem in ran.err
 
 
-def test_a_child_of_the_supervisor_speaks_by_its_environment(lab: Lab, tmp_path: Path) -> None:
+def test_a_child_of_the_supervisor_sends_with_its_environment(lab: Lab, tmp_path: Path) -> None:
     values: Any = {"MEW_GATEWAY": lab.url, "MEW_SPACE": "lab", "MEW_TOKEN": lab.token("bob")}
     assert run(tmp_path, "send", "hello", **values, MEW_PARTICIPANT_ID="bob").code == 0
     assert last(lab)["from"] == "bob"
@@ -158,7 +158,7 @@ def test_a_token_may_be_in_any_variable(lab: Lab, tmp_path: Path) -> None:
     assert (ran.code, last(lab)["from"]) == (0, "carol")
 
 
-def test_without_a_token_or_a_space_it_is_told_what_is_missing(lab: Lab, tmp_path: Path) -> None:
+def test_a_missing_token_or_space_is_reported(lab: Lab, tmp_path: Path) -> None:
     ran = run(tmp_path, "send", "hello", "--gateway", lab.url)
     assert (ran.code, "no token: set MEW_TOKEN, or give" in ran.err) == (2, True)
     assert run(tmp_path, "send", "hello").code == 2
@@ -170,20 +170,20 @@ def test_a_wrong_space_and_a_wrong_token_are_refused(lab: Lab, tmp_path: Path) -
     assert (ran.code, "unauthorized" in ran.err, "wrong" in ran.err) == (4, True, False)
 
 
-def test_whoever_is_connected_stays_so(lab: Lab) -> None:
+def test_a_connected_participant_stays_connected(lab: Lab) -> None:
     async def live() -> list[str]:
         async with connect(lab.url, token=lab.token("carol"), reconnect=False) as carol:
             messages = carol.envelopes("chat")
-            ran = await asyncio.to_thread(piped, lab.directory, "send", "by the door", "--as", "carol")
+            ran = await asyncio.to_thread(piped, lab.directory, "send", "over HTTP", "--as", "carol")
             assert ran.returncode == 0
-            await carol.chat("by the socket")
+            await carol.chat("over the socket")
             return [(await anext(messages)).payload["text"] for _ in range(2)]
 
-    assert asyncio.run(live()) == ["by the door", "by the socket"]
+    assert asyncio.run(live()) == ["over HTTP", "over the socket"]
 
 
-def test_it_takes_little_time_from_a_cold_shell(lab: Lab) -> None:
-    """Of the processor's time: what others do on this machine meanwhile is not its fault."""
+def test_a_send_uses_little_processor_time(lab: Lab) -> None:
+    """Processor time, because elapsed time depends on other processes of this machine."""
 
     def used() -> float:
         children = resource.getrusage(resource.RUSAGE_CHILDREN)
@@ -197,7 +197,7 @@ def test_it_takes_little_time_from_a_cold_shell(lab: Lab) -> None:
     assert min(times) < SEND_SECONDS
 
 
-def test_it_imports_neither_the_client_nor_the_servers_libraries(lab: Lab) -> None:
+def test_a_send_imports_neither_the_client_nor_the_libraries_of_the_server(lab: Lab) -> None:
     script = (
         "import sys; from mew.cli import main; code = main(['send', 'light']); "
         "print(code, *{'asyncio', 'picows', 'pyarrow', 'uvloop', 'rich'} & set(sys.modules))"

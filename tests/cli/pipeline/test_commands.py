@@ -1,4 +1,4 @@
-"""`mew pipeline …`, as somebody types it."""
+"""`mew pipeline …` as a user runs it."""
 
 import json
 import os
@@ -23,7 +23,7 @@ pytestmark = pytest.mark.timeout(2 * SECONDS)
 
 
 def mew(*arguments: str, cwd: Path) -> tuple[int, str, str]:
-    """Run the command; its exit code and what it said. What asks nothing of Spark runs in this very process."""
+    """Run the command; return exit code, stdout and stderr. Without Spark it runs in this process."""
     if arguments[0] not in ("run", "watch") and "spark" not in arguments:
         ran = verbs.run(cwd, "pipeline", *arguments, COLUMNS="200", NO_COLOR="1")
         return ran.code, ran.out, ran.err
@@ -44,16 +44,16 @@ def as_process(*arguments: str, cwd: Path) -> tuple[int, str, str]:
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Truth]:
+def generated(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Truth]:
     """A folder with a journal and its lake."""
-    folder = tmp_path_factory.mktemp("made")
+    folder = tmp_path_factory.mktemp("generated")
     truth = generate(folder / "journal", records=30_000, spaces=2, seed=2)
     run_all(folder / "journal", folder / "lake")
     return folder, truth
 
 
-def test_a_run_on_spark_says_what_it_did_and_a_second_has_nothing_to_do(made: tuple[Path, Truth]) -> None:
-    folder, truth = made
+def test_a_run_on_spark_reports_its_work_and_a_second_one_has_nothing_to_do(generated: tuple[Path, Truth]) -> None:
+    folder, truth = generated
     code, output, errors = mew("run", "--journal", "journal", "--lake", "spark", "--json", cwd=folder)
     assert (code, errors) == (0, "")
     progress = json.loads(output)
@@ -73,7 +73,7 @@ def test_a_second_setup_needs_no_network_and_changes_nothing(tmp_path: Path, mon
     assert names == ["java", "jars", "class archive"]
 
 
-def test_a_setup_without_a_network_says_so_in_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_setup_without_a_network_fails_in_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "prefix", str(tmp_path / "environment"))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     ran = verbs.run(tmp_path, "pipeline", "setup", MEW_MAVEN_REPOSITORY="http://127.0.0.1:9/")
@@ -85,8 +85,8 @@ def test_a_setup_without_a_network_says_so_in_one_line(tmp_path: Path, monkeypat
     )
 
 
-def test_a_question_is_answered_as_json(made: tuple[Path, Truth]) -> None:
-    folder, truth = made
+def test_a_query_is_answered_as_json(generated: tuple[Path, Truth]) -> None:
+    folder, truth = generated
     sql = "select space, count(*) as streams from streams group by space order by space"
     code, output, errors = mew("query", sql, "--lake", "lake", "--form", "json", cwd=folder)
     assert (code, errors) == (0, "")
@@ -94,15 +94,15 @@ def test_a_question_is_answered_as_json(made: tuple[Path, Truth]) -> None:
     assert matches == {name: len(space.streams) for name, space in truth.spaces.items()}
 
 
-def test_a_question_that_makes_no_sense_is_refused_in_one_line(made: tuple[Path, Truth]) -> None:
-    code, output, errors = mew("query", "select nothing from nowhere", "--lake", "lake", cwd=made[0])
+def test_an_invalid_query_is_refused_in_one_line(generated: tuple[Path, Truth]) -> None:
+    code, output, errors = mew("query", "select nothing from nowhere", "--lake", "lake", cwd=generated[0])
     assert (code, output) == (2, "")
     assert errors.startswith("mew: no table is called 'nowhere'")
     assert errors.count("\n") == 1
 
 
-def test_the_state_at_a_welcome_is_what_that_welcome_said(made: tuple[Path, Truth]) -> None:
-    folder, truth = made
+def test_the_state_at_a_welcome_equals_the_welcome(generated: tuple[Path, Truth]) -> None:
+    folder, truth = generated
     space = truth.spaces["harbour"]
     welcome = next(item for item in reversed(space.welcomes) if item.why == "join")
     arguments = ("state", "--at", str(welcome.position), "--space", "harbour", "--lake", "lake")
@@ -115,29 +115,31 @@ def test_the_state_at_a_welcome_is_what_that_welcome_said(made: tuple[Path, Trut
 
 
 @pytest.mark.parametrize(
-    ("at", "told"),
+    ("at", "problem"),
     [("999999999", "is in the lake up to position"), ("2001-01-01", "it began later"), ("noon", "expected a time")],
 )
-def test_a_moment_that_is_not_known_is_refused_in_one_line(made: tuple[Path, Truth], at: str, told: str) -> None:
-    code, output, errors = mew("state", "--at", at, "--space", "harbour", "--lake", "lake", cwd=made[0])
+def test_an_unknown_time_or_position_is_refused_in_one_line(
+    generated: tuple[Path, Truth], at: str, problem: str
+) -> None:
+    code, output, errors = mew("state", "--at", at, "--space", "harbour", "--lake", "lake", cwd=generated[0])
     assert (code, output) == (2, "")
-    assert told in errors
+    assert problem in errors
     assert errors.count("\n") == 1
 
 
-def test_where_there_are_several_spaces_one_is_to_be_named(made: tuple[Path, Truth]) -> None:
-    code, _, errors = mew("state", "--at", "10", "--lake", "lake", cwd=made[0])
+def test_of_several_spaces_one_must_be_chosen(generated: tuple[Path, Truth]) -> None:
+    code, _, errors = mew("state", "--at", "10", "--lake", "lake", cwd=generated[0])
     assert code == 2
     assert "choose one with --space" in errors
 
 
-def test_a_clean_journal_passes_the_audit(made: tuple[Path, Truth]) -> None:
-    code, output, errors = mew("audit", "--lake", "lake", "--json", cwd=made[0])
+def test_a_clean_journal_passes_the_audit(generated: tuple[Path, Truth]) -> None:
+    code, output, errors = mew("audit", "--lake", "lake", "--json", cwd=generated[0])
     assert (code, errors) == (0, "")
     results = [json.loads(line) for line in output.splitlines()]
     assert {result["violations"] for result in results} == {0}
     assert all(result["sentence"].endswith(".") for result in results)
-    code, output, errors = mew("audit", "--lake", "lake", cwd=made[0])
+    code, output, errors = mew("audit", "--lake", "lake", cwd=generated[0])
     assert (code, errors) == (0, "")
     assert output.splitlines()[-1] == f"all {len(results)} checks hold"
 
@@ -157,7 +159,7 @@ def test_a_fault_fails_the_audit_which_prints_it(tmp_path: Path) -> None:
     assert failed["sample"][0]["space"] == "harbour"
 
 
-def test_a_damaged_segment_fails_the_audit_which_says_where_the_space_is_held_up(tmp_path: Path) -> None:
+def test_a_damaged_segment_fails_the_audit_which_names_its_place(tmp_path: Path) -> None:
     generate(tmp_path / "journal", records=8_000, spaces=2, seed=2, segment_bytes=60_000)
     segment = JournalFolder(tmp_path / "journal", "harbour").segments()[2]
     segment.frames.write_bytes(segment.frames.read_bytes()[:-100] + bytes(100))
@@ -170,53 +172,55 @@ def test_a_damaged_segment_fails_the_audit_which_says_where_the_space_is_held_up
     code, output, _ = mew("audit", "--lake", "lake", "--json", cwd=tmp_path)
     assert code == 1
     held_up = [line["held_up"] for line in map(json.loads, output.splitlines()) if "held_up" in line]
-    assert [(each["space"], each["position"]) for each in held_up] == [("harbour", segment.first - 1)]
+    assert [(entry["space"], entry["position"]) for entry in held_up] == [("harbour", segment.first - 1)]
 
 
-def test_tables_are_listed_with_what_a_row_is(made: tuple[Path, Truth]) -> None:
-    code, output, errors = mew("tables", "--lake", "lake", cwd=made[0])
+def test_tables_are_listed_with_the_meaning_of_a_row(generated: tuple[Path, Truth]) -> None:
+    code, output, errors = mew("tables", "--lake", "lake", cwd=generated[0])
     assert (code, errors) == (0, "")
     assert any(line.startswith("streams ") and line.endswith("A stream's whole life.") for line in output.splitlines())
     assert any(line.startswith("frames_reading_") for line in output.splitlines())
 
 
-def test_the_frames_of_a_format_are_asked_for_by_their_columns(made: tuple[Path, Truth]) -> None:
-    code, output, errors = mew("tables", "--lake", "lake", "--json", cwd=made[0])
+def test_the_frames_of_a_format_have_typed_columns(generated: tuple[Path, Truth]) -> None:
+    code, output, errors = mew("tables", "--lake", "lake", "--json", cwd=generated[0])
     assert (code, errors) == (0, "")
     view = next(row for row in map(json.loads, output.splitlines()) if row["table"].startswith("frames_reading_"))
     sql = f"select count(v_celsius) as n, count(distinct v_sensor) > 1 as many from {view['table']}"
-    code, output, errors = mew("query", sql, "--lake", "lake", "--form", "json", cwd=made[0])
+    code, output, errors = mew("query", sql, "--lake", "lake", "--form", "json", cwd=generated[0])
     assert (code, errors) == (0, "")
     assert json.loads(output) == {"n": view["rows"], "many": True}
 
 
 @pytest.mark.timeout(2 * SECONDS)
-def test_a_refresh_says_so_and_leaves_the_same_tables(made: tuple[Path, Truth], tmp_path: Path) -> None:
-    folder = Path(shutil.copytree(made[0] / "lake", tmp_path / "lake"))
-    journal = str(made[0] / "journal")
+def test_a_full_refresh_is_reported_and_rebuilds_the_same_tables(generated: tuple[Path, Truth], tmp_path: Path) -> None:
+    folder = Path(shutil.copytree(generated[0] / "lake", tmp_path / "lake"))
+    journal = str(generated[0] / "journal")
     code, output, errors = mew("run", "--full-refresh", "--journal", journal, "--lake", str(folder), cwd=tmp_path)
     assert (code, errors) == (0, "all tables are rebuilt: it was asked for\n")
     assert output.startswith("batch 2: ")
-    assert contents(folder) == contents(made[0] / "lake")
+    assert contents(folder) == contents(generated[0] / "lake")
 
 
-def test_a_run_that_cannot_go_on_with_a_space_says_why_with_code_1(made: tuple[Path, Truth], tmp_path: Path) -> None:
-    folder = Path(shutil.copytree(made[0], tmp_path / "made"))
-    ill = JournalFolder(folder / "journal", "harbour")
-    for segment in ill.segments()[1:]:
+def test_a_run_that_cannot_continue_with_a_space_gives_the_reason_with_code_1(
+    generated: tuple[Path, Truth], tmp_path: Path
+) -> None:
+    folder = Path(shutil.copytree(generated[0], tmp_path / "generated"))
+    damaged = JournalFolder(folder / "journal", "harbour")
+    for segment in damaged.segments()[1:]:
         segment.control.unlink()
     code, output, errors = mew("run", "--journal", "journal", "--lake", "lake", cwd=folder)
     assert (code, output) == (1, "")
-    ends = ill.segments()[-1].last
+    ends = damaged.segments()[-1].last
     assert errors == (
         "mew: journal: the journal of 'harbour' is not the one that the tables were made of: they have record "
-        f"{made[1].spaces['harbour'].last}, and it ends with {ends}; `mew pipeline run --full-refresh` rebuilds them "
-        "from its records (all other spaces are up to date)\n"
+        f"{generated[1].spaces['harbour'].last}, and it ends with {ends}; `mew pipeline run --full-refresh` "
+        "rebuilds them from its records (all other spaces are up to date)\n"
     )
 
 
 @pytest.mark.parametrize("command", [("run",), ("watch",), ("query", "select 1"), ("audit",)])
-def test_where_there_is_nothing_that_is_said_in_one_line(tmp_path: Path, command: tuple[str, ...]) -> None:
+def test_a_missing_journal_or_lake_is_reported_in_one_line(tmp_path: Path, command: tuple[str, ...]) -> None:
     code, output, errors = mew(*command, "--journal", "journal", "--lake", "lake", cwd=tmp_path)
     assert (code, output) == (2, "")
     assert errors.startswith("mew: ")
@@ -225,19 +229,19 @@ def test_where_there_is_nothing_that_is_said_in_one_line(tmp_path: Path, command
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "problem"),
     [
         (("--every", "often"), "--every: expected a time such as 500ms, 1s or 2m, got 'often'"),
         (("--publish",), "the journal contains the spaces harbour, orchard: choose one with --space"),
         (("--publish", "--space", "harbour", "--token-env", "NO_SUCH_TOKEN"), "environment variable NO_SUCH_TOKEN"),
     ],
 )
-def test_what_cannot_be_watched_is_refused_in_one_line(
-    made: tuple[Path, Truth], arguments: tuple[str, ...], told: str
+def test_invalid_options_of_watch_are_refused_in_one_line(
+    generated: tuple[Path, Truth], arguments: tuple[str, ...], problem: str
 ) -> None:
-    code, output, errors = mew("watch", "--journal", "journal", "--lake", "lake", *arguments, cwd=made[0])
+    code, output, errors = mew("watch", "--journal", "journal", "--lake", "lake", *arguments, cwd=generated[0])
     assert (code, output) == (2, "")
-    assert told in errors
+    assert problem in errors
     assert errors.count("\n") == 1
 
 
@@ -247,20 +251,20 @@ from mew.cli.pipeline.watch import Signals
 signals = Signals()
 print("busy", flush=True)
 signals.wait(60)
-print("told", flush=True)
+print("interrupted", flush=True)
 Event().wait(60)
 """
-"""A watch in the middle of something long."""
+"""A watch in the middle of a long operation."""
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_who_is_told_twice_to_stop_stops_at_once(number: signal.Signals) -> None:
+def test_a_second_signal_ends_a_watch_immediately(number: signal.Signals) -> None:
     with subprocess.Popen([sys.executable, "-c", BUSY], stdout=subprocess.PIPE, text=True) as busy:
         assert busy.stdout is not None
         try:
             assert busy.stdout.readline() == "busy\n"
             busy.send_signal(number)
-            assert busy.stdout.readline() == "told\n"
+            assert busy.stdout.readline() == "interrupted\n"
             assert busy.poll() is None
             busy.send_signal(number)
             assert busy.wait(10) == -number

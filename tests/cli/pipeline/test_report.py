@@ -1,4 +1,4 @@
-"""`mew pipeline report`, as somebody types it."""
+"""`mew pipeline report` as a user runs it."""
 
 import subprocess
 import sys
@@ -27,7 +27,7 @@ def test_a_report_is_one_file_about_all_spaces(folder: Path) -> None:
     assert (folder / "report.html").read_text(encoding="utf-8").startswith("<!doctype html>")
 
 
-def test_a_report_is_about_the_space_that_was_named(folder: Path) -> None:
+def test_a_report_is_about_the_chosen_space(folder: Path) -> None:
     arguments = ("report", "--lake", "lake", "--space", "orchard", "-o", "one.html", "--since", "2026-03-02")
     assert mew(*arguments, cwd=folder)[0] == 0
     text = (folder / "one.html").read_text(encoding="utf-8")
@@ -45,7 +45,7 @@ def test_a_report_is_about_the_space_that_was_named(folder: Path) -> None:
         (("-o", "journal"), 1, "journal: cannot be written: Is a directory"),
     ],
 )
-def test_what_cannot_be_reported_is_said_in_one_line(
+def test_an_error_is_one_line_with_its_exit_code(
     folder: Path, arguments: tuple[str, ...], exit_code: int, problem: str
 ) -> None:
     before = sorted(folder.iterdir())
@@ -56,7 +56,7 @@ def test_what_cannot_be_reported_is_said_in_one_line(
     assert sorted(folder.iterdir()) == before
 
 
-def test_other_commands_do_not_load_it() -> None:
+def test_other_commands_do_not_load_the_report() -> None:
     program = (
         "import sys, mew.cli.pipeline.commands; assert not [n for n in sys.modules if 'report' in n and 'mew' in n]"
     )

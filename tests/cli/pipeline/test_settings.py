@@ -1,4 +1,4 @@
-"""The settings of the pipeline as a space.yaml gives them, and what is said of wrong ones."""
+"""The settings of the pipeline in a space.yaml, and the errors for invalid ones."""
 
 from pathlib import Path
 
@@ -14,29 +14,29 @@ def here(folder: Path, monkeypatch: pytest.MonkeyPatch, pipeline: str) -> Pipeli
     return settings_here()
 
 
-def test_without_a_space_they_are_the_machine_s(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_space_the_settings_are_the_defaults_of_the_machine(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     assert settings_here() == PipelineSettings()
 
 
-def test_a_space_says_where_spark_runs_and_how_much_memory_it_has(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_space_sets_the_master_and_the_memory_of_spark(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     matches = here(tmp_path, monkeypatch, "{master: 'spark://cluster:7077', driver_memory: 2g, worker_memory: 3g}")
     assert (matches.master, matches.driver_memory, matches.worker_memory) == ("spark://cluster:7077", "2g", "3g")
 
 
 @pytest.mark.parametrize(
-    ("pipeline", "said"),
+    ("pipeline", "key"),
     [
-        ("{worker_memory: much}", r"space\.yaml: pipeline: pipeline\.worker_memory is 'much', not an amount like"),
-        ("{driver_memory: 4}", r"space\.yaml: pipeline: Expected `str`, got `int` - at `\$\.driver_memory`"),
-        ("{wroker_memory: 1g}", r"space\.yaml: there is no setting pipeline\.wroker_memory; the settings are master, "),
+        ("{worker_memory: much}", "worker_memory"),
+        ("{driver_memory: 4}", "driver_memory"),
+        ("{wroker_memory: 1g}", "wroker_memory"),
     ],
 )
-def test_what_is_wrong_is_said_with_its_place(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, pipeline: str, said: str
+def test_an_invalid_setting_is_named_with_its_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, pipeline: str, key: str
 ) -> None:
-    with pytest.raises(BadSetting, match=said) as problem:
+    with pytest.raises(BadSetting, match=rf"space\.yaml: .*\b{key}\b") as problem:
         here(tmp_path, monkeypatch, pipeline)
     assert "\n" not in str(problem.value)

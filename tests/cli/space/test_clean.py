@@ -1,4 +1,4 @@
-"""`mew space clean`: what it removes of a space that does not run, and what it never touches."""
+"""`mew space clean`: what it removes from a stopped space, and what it never removes."""
 
 import json
 import os
@@ -46,13 +46,13 @@ FOREIGN = {"notes.txt", "logs/mine.log"}
 RECORDS = {".mew/tokens/bob.token", ".mew/journal/log"}
 
 
-def test_logs_and_what_dead_processes_left_go_and_all_else_stays(lab: Path) -> None:
+def test_logs_and_files_of_dead_processes_are_removed_and_all_else_stays(lab: Path) -> None:
     assert clean(lab) == 0
     assert left(lab) == FOREIGN | RECORDS
     assert (lab.parent / "far.jsonl").exists()
 
 
-def test_only_the_logs_go_where_only_they_were_meant(lab: Path) -> None:
+def test_with_logs_only_the_logs_are_removed(lab: Path) -> None:
     assert clean(lab, "--logs") == 0
     assert left(lab) == FOREIGN | RECORDS | {".mew/pids.json"}
 
@@ -64,7 +64,7 @@ def test_a_dry_run_removes_nothing_and_names_everything(lab: Path, capsys: pytes
     assert "would remove .mew/journal\n" in capsys.readouterr().out
 
 
-def test_tokens_and_journal_go_only_where_somebody_insists(lab: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_tokens_and_journal_are_removed_only_with_force(lab: Path, capsys: pytest.CaptureFixture[str]) -> None:
     before = left(lab)
     assert clean(lab, "--all") == 2
     assert "confirm it with --force" in capsys.readouterr().err
@@ -76,12 +76,12 @@ def test_tokens_and_journal_go_only_where_somebody_insists(lab: Path, capsys: py
 
 
 def run_here(lab: Path) -> None:
-    """As if this very process were the gateway."""
+    """Write a state file in which this process is the gateway."""
     pids = {"spaceId": "lab", "gateway": os.getpid(), "births": {str(os.getpid()): process_start_id(os.getpid())}}
     (lab / ".mew" / "pids.json").write_text(json.dumps(pids), encoding="utf-8")
 
 
-def test_a_space_that_runs_is_not_touched(lab: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_running_space_is_not_changed(lab: Path, capsys: pytest.CaptureFixture[str]) -> None:
     run_here(lab)
     before = left(lab)
     assert clean(lab, "--all", "--force") == 1
@@ -89,7 +89,7 @@ def test_a_space_that_runs_is_not_touched(lab: Path, capsys: pytest.CaptureFixtu
     assert left(lab) == before
 
 
-def test_no_link_is_followed_out_of_the_space(lab: Path, tmp_path: Path) -> None:
+def test_links_out_of_the_space_are_not_followed(lab: Path, tmp_path: Path) -> None:
     elsewhere = tmp_path / "elsewhere"
     (lab / ".mew" / "logs").rename(elsewhere)
     (lab / ".mew" / "logs").symlink_to(elsewhere)
@@ -98,9 +98,9 @@ def test_no_link_is_followed_out_of_the_space(lab: Path, tmp_path: Path) -> None
     assert (elsewhere / "envelope-history.jsonl").exists()
 
 
-@pytest.mark.parametrize("known", [True, False], ids=["a participant", "what a participant started"])
-def test_what_a_killed_gateway_left_running_is_named_and_stays_written_down(
-    lab: Path, capsys: pytest.CaptureFixture[str], *, known: bool
+@pytest.mark.parametrize("listed", [True, False], ids=["a participant", "a process that a participant started"])
+def test_a_process_that_a_killed_gateway_left_is_named_and_stays_in_the_state_file(
+    lab: Path, capsys: pytest.CaptureFixture[str], *, listed: bool
 ) -> None:
     run = f"run-{os.getpid()}"
     environ = {**os.environ, MARK: mark_of(run, "worker")}
@@ -110,12 +110,12 @@ def test_what_a_killed_gateway_left_running_is_named_and_stays_written_down(
             assert worker.stdout is not None
             assert worker.stdout.readline()
             pids = {"spaceId": "lab", "gateway": 0, "run": run}
-            if known:
+            if listed:
                 pids |= {"agents": {"worker": worker.pid}, "births": {str(worker.pid): process_start_id(worker.pid)}}
             (lab / ".mew" / "pids.json").write_text(json.dumps(pids), encoding="utf-8")
             before = left(lab)
             assert clean(lab) == 1
-            name = "worker" if known else f"process {worker.pid}"
+            name = "worker" if listed else f"process {worker.pid}"
             words = f"mew: the gateway of space 'lab' has died, but {name} still runs: stop it with `mew space down`\n"
             assert capsys.readouterr().err == words
             assert left(lab) == before
@@ -126,7 +126,7 @@ def test_what_a_killed_gateway_left_running_is_named_and_stays_written_down(
 
 
 class Keyboard:
-    """Somebody who says yes, after a while in which something else happens."""
+    """A user who answers yes, after something else has happened."""
 
     def __init__(self, meanwhile: Callable[[], None]) -> None:
         self._meanwhile = meanwhile
@@ -139,7 +139,7 @@ class Keyboard:
         return "y\n"
 
 
-def test_a_space_that_was_started_while_somebody_thought_it_over_is_not_touched(
+def test_a_space_that_is_started_during_the_question_is_not_changed(
     lab: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     before = left(lab)
@@ -149,7 +149,7 @@ def test_a_space_that_was_started_while_somebody_thought_it_over_is_not_touched(
     assert left(lab) == before
 
 
-def test_while_somebody_starts_or_stops_the_space_nothing_is_removed(
+def test_while_another_command_starts_or_stops_the_space_nothing_is_removed(
     lab: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(processes, "LOCK_SECONDS", 0.0)
@@ -160,7 +160,7 @@ def test_while_somebody_starts_or_stops_the_space_nothing_is_removed(
     assert left(lab) == before
 
 
-def test_the_lock_stays_because_somebody_may_hold_it(lab: Path) -> None:
+def test_the_lock_file_stays_because_another_process_may_hold_it(lab: Path) -> None:
     with processes.space_lock(lab):
         pass
     lock = lab / ".mew" / "space.lock"

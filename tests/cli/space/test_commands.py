@@ -1,4 +1,4 @@
-"""`mew space up`, `down` and `status` as a user meets them: processes that come, are written down, and go."""
+"""`mew space up`, `down` and `status` as a user runs them: processes that start, are listed, and stop."""
 
 import json
 import os
@@ -33,7 +33,7 @@ def healthy(port: int) -> bool:
         return bool(json.load(answer)["status"] == "ok")
 
 
-def test_a_space_comes_up_in_the_background_is_told_of_and_goes_down_again(home: Home) -> None:
+def test_a_space_starts_in_the_background_is_listed_and_stops(home: Home) -> None:
     lab = home.space("lab", worker=python(WAITING), other={"command": "false"})
     ran = home.mew("space", "up", "--detach", "--space-dir", str(lab), "--port", "0")
     pids = home.pids(lab)
@@ -79,7 +79,7 @@ def test_a_space_comes_up_in_the_background_is_told_of_and_goes_down_again(home:
     assert (nothing.code, nothing.out) == (0, "the space is not running\n")
 
 
-def test_a_port_that_is_taken_is_passed_over_and_that_is_said(home: Home) -> None:
+def test_a_port_in_use_is_skipped_and_reported(home: Home) -> None:
     lab = home.space("lab")
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
@@ -93,12 +93,12 @@ def test_a_port_that_is_taken_is_passed_over_and_that_is_said(home: Home) -> Non
         assert f"port {port} is taken: listening on {pids['port']} instead" in ran.out
 
 
-def test_whatever_is_killed_twice_in_a_row_nothing_stays_and_nothing_foreign_goes(home: Home) -> None:
+def test_after_a_kill_down_stops_all_processes_of_the_space_and_no_others(home: Home) -> None:
     lab = home.space("lab", worker=python(LEAVING_ONE_BEHIND), again=python(WAITING, restart_policy="always"))
     game = home.space("game", worker=python(LEAVING_ONE_BEHIND))
     beside = home.up(game)
     until(lambda: "behind" in (game / "logs" / "worker.log").read_text(encoding="utf-8"))
-    theirs = home.left()
+    theirs = home.remaining()
     assert len(theirs) == 2
     for victim in ("gateway", "worker"):
         pids = home.up(lab)
@@ -106,18 +106,18 @@ def test_whatever_is_killed_twice_in_a_row_nothing_stays_and_nothing_foreign_goe
         killed = pids["gateway"] if victim == "gateway" else pids["agents"]["worker"]
         os.kill(killed, signal.SIGKILL)
         until(partial(gone, killed))
-        ours = [pid for pid in home.left() if pid not in theirs]
+        ours = [pid for pid in home.remaining() if pid not in theirs]
         assert len(ours) == (3 if victim == "gateway" else 2)
         assert home.mew("space", "down", at=lab).code == 0
         assert gone(pids["gateway"], *pids["agents"].values(), *ours)
         (lab / "logs" / "worker.log").write_text("", encoding="utf-8")
-    assert home.left() == theirs
+    assert home.remaining() == theirs
     assert healthy(beside["port"])
     assert home.mew("space", "down", at=game).code == 0
     assert gone(beside["gateway"], *theirs)
 
 
-def test_what_a_killed_gateway_left_is_ended_before_the_space_comes_up_anew(home: Home) -> None:
+def test_processes_of_a_killed_gateway_are_stopped_before_the_space_starts_again(home: Home) -> None:
     lab = home.space("lab", worker=python(WAITING))
     first = home.up(lab)
     os.kill(first["gateway"], signal.SIGKILL)
@@ -131,7 +131,7 @@ def test_what_a_killed_gateway_left_is_ended_before_the_space_comes_up_anew(home
     assert not gone(second["gateway"], second["agents"]["worker"])
 
 
-def test_a_number_that_is_somebody_elses_by_now_is_left_alone(home: Home) -> None:
+def test_a_reused_process_id_is_not_stopped(home: Home) -> None:
     lab = home.space("lab")
     foreign = subprocess.Popen([sys.executable, "-c", WAITING], stdout=subprocess.PIPE, start_new_session=True)
     try:
@@ -152,7 +152,7 @@ def test_a_number_that_is_somebody_elses_by_now_is_left_alone(home: Home) -> Non
         foreign.communicate()
 
 
-def test_a_gateway_that_is_started_by_hand_ends_what_a_killed_one_has_left(home: Home) -> None:
+def test_gateway_start_stops_the_processes_of_a_killed_gateway(home: Home) -> None:
     lab = home.space("lab", worker=python(WAITING))
     first = home.up(lab)
     os.kill(first["gateway"], signal.SIGKILL)
@@ -176,7 +176,7 @@ def test_a_gateway_that_is_started_by_hand_ends_what_a_killed_one_has_left(home:
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 0)])
-def test_in_the_foreground_it_shows_what_is_logged_and_takes_everything_along(
+def test_in_the_foreground_up_shows_the_logs_and_stops_all_processes_at_its_end(
     home: Home, number: signal.Signals, code: int
 ) -> None:
     lab = home.space("lab", worker=python("print('at', flush=True); print('work', flush=True);" + WAITING))
@@ -203,7 +203,7 @@ def test_in_the_foreground_it_shows_what_is_logged_and_takes_everything_along(
     assert home.pids(lab) is None
 
 
-def test_when_somebody_else_stops_it_the_foreground_ends_too(home: Home) -> None:
+def test_the_foreground_command_ends_when_another_command_stops_the_space(home: Home) -> None:
     lab = home.space("lab")
     process = subprocess.Popen(home.command("up"), cwd=lab, env=home.environ, stdout=subprocess.PIPE, text=True)
     try:
@@ -218,13 +218,13 @@ def test_when_somebody_else_stops_it_the_foreground_ends_too(home: Home) -> None
     assert process.returncode == 0
 
 
-def test_the_foreground_stops_nothing_that_somebody_else_has_started_since(home: Home) -> None:
+def test_the_foreground_command_does_not_stop_a_space_that_was_restarted_since(home: Home) -> None:
     lab = home.space("lab")
     process = subprocess.Popen(home.command("up"), cwd=lab, env=home.environ, stdout=subprocess.PIPE, text=True)
     try:
         assert process.stdout is not None
         assert "stop it with Ctrl-C\n" in iter(process.stdout.readline, "")
-        process.send_signal(signal.SIGSTOP)  # it looks away while the space changes hands
+        process.send_signal(signal.SIGSTOP)  # it is suspended while the space is restarted
         assert home.mew("down", at=lab).out == "stopped gateway\n"
         theirs = home.up(lab)
         process.send_signal(signal.SIGCONT)
@@ -237,7 +237,7 @@ def test_the_foreground_stops_nothing_that_somebody_else_has_started_since(home:
     assert healthy(theirs["port"])
 
 
-def test_when_the_gateway_is_killed_the_foreground_says_so_and_clears_up(home: Home) -> None:
+def test_when_the_gateway_is_killed_the_foreground_command_reports_it_and_cleans_up(home: Home) -> None:
     lab = home.space("lab", worker=python(WAITING))
     process = subprocess.Popen(
         home.command("up"), cwd=lab, env=home.environ, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
@@ -256,7 +256,7 @@ def test_when_the_gateway_is_killed_the_foreground_says_so_and_clears_up(home: H
     assert gone(pids["agents"]["worker"])
 
 
-def test_what_is_wrong_with_the_configuration_is_said_in_one_line_with_exit_2(home: Home) -> None:
+def test_an_error_of_the_configuration_is_one_line_with_exit_code_2(home: Home) -> None:
     lab = home.space("lab")
     (lab / "space.yaml").write_text("space: {id: lab}\nparticipants: {alice: {tokens: 5}}\n", encoding="utf-8")
     ran = home.mew("space", "up", "--detach", at=lab)
@@ -265,14 +265,14 @@ def test_what_is_wrong_with_the_configuration_is_said_in_one_line_with_exit_2(ho
     assert not (lab / ".mew" / "pids.json").exists()
 
 
-def test_where_nothing_can_be_logged_that_is_said(home: Home) -> None:
+def test_a_log_file_that_cannot_be_written_is_reported(home: Home) -> None:
     lab = home.space("lab")
     (lab / "logs").write_text("in the way", encoding="utf-8")
     ran = home.mew("up", "--detach", at=lab)
     assert (ran.code, ran.err) == (1, f"mew: {lab}/logs/gateway.log: cannot be written: File exists\n")
 
 
-def test_who_cannot_be_started_is_named_and_the_rest_runs(home: Home) -> None:
+def test_a_participant_that_cannot_be_started_is_named_and_the_others_run(home: Home) -> None:
     lab = home.space("lab", absent={"command": "./no-such-agent", "auto_start": True}, worker=python(WAITING))
     ran = home.mew("space", "up", "--detach", at=lab)
     assert ran.code == 1
@@ -280,7 +280,7 @@ def test_who_cannot_be_started_is_named_and_the_rest_runs(home: Home) -> None:
     assert list((home.pids(lab) or {})["agents"]) == ["worker"]
 
 
-def test_a_configuration_elsewhere_serves_the_directory_that_was_named(home: Home) -> None:
+def test_a_configuration_in_another_folder_serves_the_given_directory(home: Home) -> None:
     lab = home.space("lab", worker=python("import os; print(os.getcwd(), os.environ['SPACE'], flush=True)"))
     (lab / "configs").mkdir()
     (lab / "space.yaml").rename(lab / "configs" / "dev.yaml")
@@ -290,7 +290,7 @@ def test_a_configuration_elsewhere_serves_the_directory_that_was_named(home: Hom
     assert home.mew("down", at=lab).code == 0
 
 
-def test_a_gateway_that_somebody_started_by_hand_is_found_and_not_stopped(home: Home) -> None:
+def test_a_gateway_of_another_command_is_found_and_not_stopped(home: Home) -> None:
     lab = home.space("lab", worker=python(WAITING))
     command = home.command("gateway", "start", "--no-auto-start")
     gateway = subprocess.Popen(
@@ -318,7 +318,7 @@ def test_a_gateway_that_somebody_started_by_hand_is_found_and_not_stopped(home: 
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
-def test_whoever_ends_the_command_before_the_space_runs_ends_the_space(home: Home, number: signal.Signals) -> None:
+def test_a_signal_before_the_space_runs_also_ends_the_gateway(home: Home, number: signal.Signals) -> None:
     lab = home.space("lab", worker=python(WAITING))
     command = home.command("up", "--detach")
     starting = subprocess.Popen(command, cwd=lab, env=home.environ, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
@@ -335,17 +335,17 @@ def children(pid: int) -> list[int]:
     return [int(item) for item in Path(f"/proc/{pid}/task/{pid}/children").read_text(encoding="ascii").split()]
 
 
-def test_two_who_start_the_same_space_at_once_start_it_once(home: Home) -> None:
+def test_two_concurrent_starts_of_a_space_start_it_once(home: Home) -> None:
     lab = home.space("lab")
     command = home.command("up", "--detach", "--json")
-    both = [subprocess.Popen(command, cwd=lab, env=home.environ, stdout=subprocess.PIPE, text=True) for _ in range(2)]
-    result = [json.loads(item.communicate(timeout=PATIENCE)[0]) for item in both]
-    assert [item.returncode for item in both] == [0, 0]
+    starts = [subprocess.Popen(command, cwd=lab, env=home.environ, stdout=subprocess.PIPE, text=True) for _ in range(2)]
+    result = [json.loads(item.communicate(timeout=PATIENCE)[0]) for item in starts]
+    assert [item.returncode for item in starts] == [0, 0]
     assert result[0]["gateway"] == result[1]["gateway"]
 
 
 def test_a_start_takes_less_than_two_seconds_of_work(home: Home) -> None:
-    """One process after the other works on it: on an idle machine it takes no longer than that."""
+    """Only one process works at a time, so on an idle machine the start takes no longer than that."""
     times = []
     for name in ("first", "second", "third"):
         before = resource.getrusage(resource.RUSAGE_CHILDREN)
@@ -357,14 +357,14 @@ def test_a_start_takes_less_than_two_seconds_of_work(home: Home) -> None:
 
 
 @pytest.mark.parametrize("words", [("space", "up"), ("up", "-d", "nowhere"), ("down", "-d", "nowhere")])
-def test_where_there_is_no_space_nothing_is_made(home: Home, words: tuple[str, ...]) -> None:
+def test_without_a_space_nothing_is_created(home: Home, words: tuple[str, ...]) -> None:
     ran = home.mew(*words)
     assert ran.code == 2
     assert ran.err.startswith("mew: no s")
     assert list(home.folder.iterdir()) == []
 
 
-def test_mew_alone_says_how_to_make_a_space_or_to_start_the_one_that_is_here(home: Home) -> None:
+def test_mew_without_a_command_suggests_to_create_or_start_a_space(home: Home) -> None:
     ran = home.mew()
     assert (ran.code, ran.out) == (0, home.mew("--help").out)
     assert "`mew init` creates one" in ran.err
@@ -372,7 +372,7 @@ def test_mew_alone_says_how_to_make_a_space_or_to_start_the_one_that_is_here(hom
 
 
 @pytest.mark.parametrize("answer", [b"n\n", b"\x04"], ids=["no", "end of input"])
-def test_at_a_terminal_mew_alone_asks_and_takes_no_for_an_answer(home: Home, answer: bytes) -> None:
+def test_at_a_terminal_mew_without_a_command_asks_and_accepts_no(home: Home, answer: bytes) -> None:
     ours, theirs = pty.openpty()
     process = subprocess.Popen(
         home.command(), cwd=home.folder, env=home.environ, stdin=theirs, stdout=theirs, stderr=theirs

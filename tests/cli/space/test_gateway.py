@@ -1,4 +1,4 @@
-"""`mew gateway start` as a user meets it: a process that serves a folder, says what is wrong, and stops when told."""
+"""`mew gateway start` as a user runs it: a process that serves a folder, reports errors, and stops on a signal."""
 
 import json
 import os
@@ -33,7 +33,7 @@ def command(*arguments: str) -> list[str]:
 
 
 def fails(folder: Path, *arguments: str) -> tuple[int, str]:
-    """The exit code and what was said on standard error."""
+    """The exit code and standard error."""
     ran = subprocess.run(
         command(*arguments), cwd=folder, capture_output=True, text=True, timeout=30, check=False, env=environment()
     )
@@ -47,7 +47,7 @@ def environment() -> dict[str, str]:
 
 @contextmanager
 def running(folder: Path, *arguments: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
-    """A gateway that listens, and its address for HTTP."""
+    """A gateway that listens, and its HTTP address."""
     process = subprocess.Popen(
         command("--port", "0", *arguments),
         cwd=folder,
@@ -57,26 +57,26 @@ def running(folder: Path, *arguments: str) -> Iterator[tuple[subprocess.Popen[st
         stderr=subprocess.PIPE,
     )
     assert process.stdout is not None
-    said = process.stdout.readline()
-    assert said.startswith("listening on ws://localhost:"), said
+    line = process.stdout.readline()
+    assert line.startswith("listening on ws://localhost:"), line
     try:
-        yield process, f"http://127.0.0.1:{said.split(':')[2].split()[0]}"
+        yield process, f"http://127.0.0.1:{line.split(':')[2].split()[0]}"
     finally:
         process.kill()
         process.communicate()
 
 
 def logged(errors: str) -> list[dict[str, Any]]:
-    """The lines of the gateway's own log."""
+    """The lines of the log of the gateway."""
     return [json.loads(line) for line in errors.splitlines()]
 
 
-def told(errors: str) -> list[str]:
+def events_of(errors: str) -> list[str]:
     return [line["event"] for line in logged(errors)]
 
 
 def stop(process: subprocess.Popen[str]) -> tuple[str, str]:
-    """What it said, until it had stopped."""
+    """Stop the gateway; return its standard output and standard error."""
     process.send_signal(signal.SIGTERM)
     return process.communicate(timeout=20)
 
@@ -127,33 +127,33 @@ def test_an_invitation_names_the_port_that_was_free(lab: Path) -> None:
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_it_stops_when_told_and_says_that_all_is_well(lab: Path, number: signal.Signals) -> None:
+def test_a_signal_stops_the_gateway_with_exit_code_0(lab: Path, number: signal.Signals) -> None:
     with running(lab) as (process, _):
         process.send_signal(number)
         output, errors = process.communicate(timeout=20)
         assert (process.returncode, output) == (0, "")
-        assert told(errors)[-2:] == ["stopping", "stopped"]
+        assert events_of(errors)[-2:] == ["stopping", "stopped"]
 
 
-def test_a_port_that_is_taken_is_named(lab: Path) -> None:
+def test_a_port_in_use_is_named(lab: Path) -> None:
     with running(lab) as (_, url):
         port = url.rpartition(":")[2]
         assert fails(lab, "--port", port) == (2, f"mew: cannot listen on 127.0.0.1:{port}: Address already in use\n")
 
 
-def test_without_a_configuration_it_says_where_it_looked(tmp_path: Path) -> None:
-    code, said = fails(tmp_path)
+def test_without_a_configuration_the_error_lists_the_searched_places(tmp_path: Path) -> None:
+    code, errors = fails(tmp_path)
     assert code == 2
     looked = f"{tmp_path}/.mew/space.yaml and {tmp_path}/space.yaml"
-    assert said == f"mew: no space.yaml found: looked for {looked}; create a space with `mew init`\n"
+    assert errors == f"mew: no space.yaml found: looked for {looked}; create a space with `mew init`\n"
 
 
-def test_what_is_wrong_is_said_in_one_line_with_file_line_and_path(lab: Path) -> None:
+def test_an_error_of_the_configuration_is_one_line_with_file_line_and_path(lab: Path) -> None:
     (lab / "space.yaml").write_text(SPACE + "  carol: {capabilities: chat}\n", encoding="utf-8")
-    code, said = fails(lab)
+    code, errors = fails(lab)
     assert code == 2
-    assert said.count("\n") == 1
-    assert said.startswith(f"mew: {lab}/space.yaml:6: participants.carol.capabilities: expected ")
+    assert errors.count("\n") == 1
+    assert errors.startswith(f"mew: {lab}/space.yaml:6: participants.carol.capabilities: expected ")
 
 
 def test_two_spaces_are_served_side_by_side(lab: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
@@ -167,10 +167,10 @@ def test_two_spaces_are_served_side_by_side(lab: Path, tmp_path_factory: pytest.
         assert ask(f"{url}/participants/alice/messages?space=other", token, chat)[0] == 404
 
 
-# What it tells whoever runs it
+# The log
 
 
-def test_its_life_is_told_in_lines_of_json_on_standard_error(lab: Path) -> None:
+def test_the_log_has_lines_of_json_on_standard_error(lab: Path) -> None:
     (lab / "space.yaml").write_text(SPACE + "colour: red\n", encoding="utf-8")
     with running(lab) as (process, url):
         output, errors = stop(process)
@@ -191,13 +191,13 @@ def test_its_life_is_told_in_lines_of_json_on_standard_error(lab: Path) -> None:
 
 
 @pytest.mark.parametrize(("level", "events"), [("error", []), ("warning", ["configuration"])])
-def test_it_tells_no_more_than_is_wanted(lab: Path, level: str, events: list[str]) -> None:
+def test_the_log_level_limits_the_log(lab: Path, level: str, events: list[str]) -> None:
     (lab / "space.yaml").write_text(SPACE + "colour: red\n", encoding="utf-8")
     with running(lab, "--log-level", level) as (process, _):
-        assert told(stop(process)[1]) == events
+        assert events_of(stop(process)[1]) == events
 
 
-def test_on_a_terminal_it_speaks_to_people_and_in_colours(lab: Path) -> None:
+def test_on_a_terminal_the_log_is_text_with_colours(lab: Path) -> None:
     ours, theirs = pty.openpty()
     environ = {name: value for name, value in environment().items() if name != "NO_COLOR"}
     process = subprocess.Popen(command("--port", "0"), cwd=lab, env=environ, stdout=subprocess.PIPE, stderr=theirs)
@@ -219,7 +219,7 @@ def test_on_a_terminal_it_speaks_to_people_and_in_colours(lab: Path) -> None:
     assert b'{"' not in shown
 
 
-def test_a_peer_that_breaks_the_rules_is_no_error_of_ours(lab: Path) -> None:
+def test_protocol_errors_of_peers_are_logged_as_info(lab: Path) -> None:
     with running(lab) as (process, url):
         peer, port = Raw(port_of(url)), port_of(url)
         peer.send(upgrade(), unmasked(TEXT, b"{}"))
@@ -258,7 +258,7 @@ def test_a_peer_that_breaks_the_rules_is_no_error_of_ours(lab: Path) -> None:
         ({"kind": "chat", "payload": {"text": "hello"}}, "unauthorized"),
     ],
 )
-def test_who_is_turned_away_and_why_is_told_by_code_and_address(lab: Path, joining: object, error: str) -> None:
+def test_a_rejected_connection_is_logged_with_code_and_address(lab: Path, joining: object, error: str) -> None:
     with running(lab) as (process, url):
         peer = Raw(port_of(url))
         peer.send(upgrade(), frame(TEXT, json.dumps(joining).encode()))
@@ -271,13 +271,13 @@ def test_who_is_turned_away_and_why_is_told_by_code_and_address(lab: Path, joini
 SECRETS = ("a-wrong-token", "what alice said", "frame-data", "a-configured-token")
 
 
-def test_neither_a_token_nor_a_payload_is_ever_told(lab: Path) -> None:
+def test_the_log_contains_no_token_and_no_payload(lab: Path) -> None:
     (lab / "space.yaml").write_text(SPACE + "  carol: {tokens: [a-configured-token]}\n", encoding="utf-8")
     with running(lab, "--log-level", "debug") as (process, url):
         port, alice = port_of(url), token_of(lab, "alice")
         secrets = [*SECRETS, alice, token_of(lab, "bob")]
-        spoken_over_sockets(port, secrets)
-        spoken_over_http(url, alice)
+        send_secrets_over_sockets(port, secrets)
+        send_secrets_over_http(url, alice)
         secrets.append(token_of(lab, "dora"))
         output, errors = stop(process)
     assert len(logged(errors)) > 20
@@ -286,30 +286,30 @@ def test_neither_a_token_nor_a_payload_is_ever_told(lab: Path) -> None:
         assert secret not in output + errors
 
 
-def spoken_over_sockets(port: int, secrets: list[str]) -> None:
-    """Tokens in header, query and join message, right and wrong; what is said in envelopes and frames."""
-    said = json.dumps({"kind": "chat", "payload": {"text": "what alice said"}}).encode()
+def send_secrets_over_sockets(port: int, secrets: list[str]) -> None:
+    """Send valid and invalid tokens in header, query and join message, and texts in envelopes and frames."""
+    chat = json.dumps({"kind": "chat", "payload": {"text": "what alice said"}}).encode()
     for secret in secrets:
-        for how in ("header", "query", "join", "first message", "close"):
+        for way in ("header", "query", "join", "first message", "close"):
             peer = Raw(port)
-            header = {"Authorization": f"Bearer {secret}"} if how == "header" else {}
-            query = f"/?token={quote(secret)}&space={quote(secret)}" if how == "query" else "/"
+            header = {"Authorization": f"Bearer {secret}"} if way == "header" else {}
+            query = f"/?token={quote(secret)}&space={quote(secret)}" if way == "query" else "/"
             peer.send(upgrade(query, **header))
             assert peer.answer().status == 101
-            if how == "join":
+            if way == "join":
                 join = {"kind": "system/join", "payload": {"token": secret, "space": "lab"}}
                 peer.send(frame(TEXT, json.dumps(join).encode()))
-            elif how == "first message":
+            elif way == "first message":
                 peer.send(frame(TEXT, secret.encode()))
-            elif how == "close":
+            elif way == "close":
                 peer.send(closing(1000, secret[:100].encode()))
-            with suppress(OSError):  # whom it does not let in the gateway may have hung up on by now
-                peer.send(frame(TEXT, said), frame(TEXT, b"#stream-1#frame-data"), unmasked(TEXT, secret.encode()))
+            with suppress(OSError):  # the gateway may have closed a rejected connection already
+                peer.send(frame(TEXT, chat), frame(TEXT, b"#stream-1#frame-data"), unmasked(TEXT, secret.encode()))
                 peer.socket.shutdown(socket.SHUT_WR)
             peer.rest()
 
 
-def spoken_over_http(url: str, alice: str) -> None:
+def send_secrets_over_http(url: str, alice: str) -> None:
     mails = f"{url}/participants/alice/messages"
     for token in (alice, "a-wrong-token", None):
         ask(f"{mails}?token={alice}&space=a-wrong-token", token, {"kind": "chat"})
@@ -326,8 +326,8 @@ def spoken_over_http(url: str, alice: str) -> None:
                 ask(endpoint, token, body)
 
 
-def test_nobody_waits_for_whoever_reads_the_log(lab: Path) -> None:
-    """A pipe takes 64 KiB; then whoever writes to it waits. Each refusal has a line at the level `debug`."""
+def test_the_gateway_does_not_wait_for_the_reader_of_its_log(lab: Path) -> None:
+    """A pipe holds 64 KiB; then a writer waits. Each refusal has a line at level `debug`."""
     with running(lab, "--log-level", "debug") as (process, url):
         client = Raw(port_of(url))
         evil = head("/health", {"Host": "evil.example"})
@@ -336,12 +336,12 @@ def test_nobody_waits_for_whoever_reads_the_log(lab: Path) -> None:
             assert [client.answer().status for _ in range(10)] == [403] * 10
         client.close()
         assert ask(f"{url}/health")[0] == 200
-        assert told(stop(process)[1]).count("request refused") == 1000
+        assert events_of(stop(process)[1]).count("request refused") == 1000
 
 
 @contextmanager
 def starting(folder: Path, *arguments: str) -> Iterator[tuple[subprocess.Popen[bytes], Iterator[dict[str, Any]]]]:
-    """A gateway that reports how its start goes, and its messages."""
+    """A gateway that reports its start on a pipe, and its messages."""
     reader, writer = os.pipe()
     with os.fdopen(reader, "rb") as messages:
         try:
@@ -362,7 +362,7 @@ def starting(folder: Path, *arguments: str) -> Iterator[tuple[subprocess.Popen[b
             process.wait()
 
 
-def test_the_status_pipe_has_warnings_then_the_port_and_ends_although_participants_run(lab: Path) -> None:
+def test_the_status_pipe_has_the_warnings_and_the_port_and_ends_while_participants_run(lab: Path) -> None:
     pause = [sys.executable, "-c", "import signal; signal.pause()"]
     participants = {"bob": {"auto_start": True, "command": pause[0], "args": pause[1:]}}
     settings = {"space": {"id": "lab"}, "participants": participants, "nonsense": 1}
@@ -388,7 +388,7 @@ def test_a_status_descriptor_that_is_not_open_is_a_usage_error(lab: Path) -> Non
     assert fails(lab, "--status-fd", "99") == (2, "mew: --status-fd 99: Bad file descriptor\n")
 
 
-def test_a_gateway_starts_although_the_command_that_waited_is_gone(lab: Path) -> None:
+def test_a_gateway_starts_although_the_waiting_command_has_ended(lab: Path) -> None:
     reader, writer = os.pipe()
     os.close(reader)
     process = subprocess.Popen(

@@ -1,4 +1,4 @@
-"""`mew init` as a user meets it: a space in a folder, made of a template, and nothing that was there is lost."""
+"""`mew init` as a user runs it: it creates a space in a folder from a template, and overwrites nothing."""
 
 import json
 import os
@@ -25,7 +25,7 @@ ROOT = Path(__file__).resolve().parents[3]
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """An empty directory that is not a terminal's, of somebody who has no templates."""
+    """An empty directory of a user without templates, outside a terminal."""
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
     for name in ("AGENT_MODEL", "ANTHROPIC_API_KEY", "OPENAI_API_KEY"):
         monkeypatch.delenv(name, raising=False)
@@ -35,14 +35,14 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return created
 
 
-def template(folder: Path, name: str, space: str, **said: object) -> Path:
-    """A template beside somebody, or of their own."""
+def template(folder: Path, name: str, space: str, **details: object) -> Path:
+    """Create a template in a folder of templates."""
     created = folder / name
     (created / "agents").mkdir(parents=True)
     (created / "space.yaml").write_text(space, encoding="utf-8")
     (created / "agents" / "x.cjs").write_text("// {{SPACE_NAME}}\n", encoding="utf-8")
-    if said:
-        (created / "template.json").write_text(json.dumps({"name": name, **said}), encoding="utf-8")
+    if details:
+        (created / "template.json").write_text(json.dumps({"name": name, **details}), encoding="utf-8")
     return created
 
 
@@ -63,10 +63,10 @@ participants:
 """
 
 
-# What is built in
+# Built-in templates
 
 
-def test_a_line_for_each_template_begins_with_its_name(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_list_has_one_line_per_template(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     template(folder / "templates", "mine", OLD, description="My own")
     assert main(["init", "--list-templates"]) == 0
     lines = capsys.readouterr().out.splitlines()
@@ -75,7 +75,7 @@ def test_a_line_for_each_template_begins_with_its_name(folder: Path, capsys: pyt
 
 
 @pytest.mark.parametrize("name", BUILT_IN)
-def test_a_gateway_serves_what_each_template_makes(folder: Path, name: str) -> None:
+def test_a_gateway_serves_the_space_of_each_template(folder: Path, name: str) -> None:
     assert main(["init", name]) == 0
     config = configured(folder)
     assert config.warnings == ()
@@ -85,10 +85,10 @@ def test_a_gateway_serves_what_each_template_makes(folder: Path, name: str) -> N
         files = [item for item in participant.args if item.startswith("./.mew/")]
         assert all((folder / item).is_file() for item in files)
     with running_from(folder / ".mew" / "space.yaml") as gateway:
-        assert gateway.ask(lambda each: list(each.hubs)) == ["my-lab"]
+        assert gateway.ask(lambda running: list(running.hubs)) == ["my-lab"]
 
 
-def test_the_templates_show_what_they_are_for(folder: Path) -> None:
+def test_each_template_starts_its_participants(folder: Path) -> None:
     for name in BUILT_IN:
         assert main(["init", name, "--force"]) == 0
         space = configured(folder).spaces[0]
@@ -106,7 +106,7 @@ def test_the_templates_show_what_they_are_for(folder: Path) -> None:
             assert space.pipeline == {"typed": ["measurement"]}
 
 
-def test_a_template_says_what_it_makes_and_leaves_open(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_info_of_a_template_lists_its_files_and_variables(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["init", "--template-info", "coding"]) == 0
     result = capsys.readouterr().out
     assert result.startswith("coding (built in)\n")
@@ -129,7 +129,7 @@ def test_the_wheel_has_every_file_of_the_templates(tmp_path: Path) -> None:
         assert expected <= set(archive.namelist())
 
 
-# What is said, and what is not
+# Options and variables
 
 
 def test_name_description_and_port_are_written(folder: Path) -> None:
@@ -140,7 +140,7 @@ def test_name_description_and_port_are_written(folder: Path) -> None:
     assert space.settings.space_id == "The-best-lab"
 
 
-def test_a_template_that_does_not_name_them_gets_description_and_port_too(folder: Path) -> None:
+def test_description_and_port_are_added_to_a_template_without_them(folder: Path) -> None:
     template(folder / "templates", "old", OLD)
     assert main(["init", "old", "--name", "lab", "--description", "for tests", "--port", "9001"]) == 0
     config = configured(folder)
@@ -154,7 +154,7 @@ def test_a_template_that_does_not_name_them_gets_description_and_port_too(folder
     assert "# a comment" in written(folder)
 
 
-def test_files_of_a_template_go_to_their_places_as_they_are(folder: Path) -> None:
+def test_the_files_of_a_template_are_copied(folder: Path) -> None:
     created = template(folder / "templates", "old", OLD)
     (created / "package.json").write_text("{}", encoding="utf-8")
     (created / "node_modules").mkdir()
@@ -166,7 +166,7 @@ def test_files_of_a_template_go_to_their_places_as_they_are(folder: Path) -> Non
     assert (folder / ".mew" / "agents" / "x.cjs").read_text(encoding="utf-8") == "// {{SPACE_NAME}}\n"
 
 
-def test_the_nearest_template_of_a_name_is_taken(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_of_templates_with_the_same_name_the_nearest_is_used(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     home = Path(os.environ["HOME"]) / ".mew" / "templates"
     for place in (folder / "templates", home):
         template(place, "agents", OLD.replace("An old one", place.parent.name))
@@ -231,12 +231,10 @@ def test_variables_come_from_flags_then_the_environment_then_defaults(
         assert configured(folder).spaces[0].participants["agent"].env["MODEL"] == model
 
 
-# What is there already
+# Existing files
 
 
-def test_a_space_that_is_there_is_refused_with_1_and_left_alone(
-    folder: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_an_existing_space_is_an_error_and_stays_unchanged(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["init"]) == 0
     before = written(folder)
     capsys.readouterr()
@@ -247,7 +245,7 @@ def test_a_space_that_is_there_is_refused_with_1_and_left_alone(
     assert main(["init", "agents"]) == 1
 
 
-def test_force_writes_the_space_anew_and_keeps_tokens_and_journal(folder: Path) -> None:
+def test_force_replaces_the_space_and_keeps_tokens_and_journal(folder: Path) -> None:
     assert main(["init"]) == 0
     stored = folder / ".mew" / "tokens" / "human.token"
     stored.parent.mkdir()
@@ -257,7 +255,7 @@ def test_force_writes_the_space_anew_and_keeps_tokens_and_journal(folder: Path) 
     assert stored.read_text(encoding="utf-8") == "a-token"
 
 
-def test_gitignore_is_added_to_once(folder: Path) -> None:
+def test_entries_are_added_to_gitignore_once(folder: Path) -> None:
     (folder / ".gitignore").write_text("*.pyc\n.mew/logs", encoding="utf-8")
     for flags in ([], ["--force"]):
         assert main(["init", *flags]) == 0
@@ -268,7 +266,7 @@ def test_gitignore_is_added_to_once(folder: Path) -> None:
     assert ".mew/logs/" not in lines
 
 
-# What goes wrong
+# Errors
 
 
 @pytest.mark.parametrize(
@@ -282,7 +280,7 @@ def test_gitignore_is_added_to_once(folder: Path) -> None:
         (["--template-info", "nonsense"], 1, "there is no template 'nonsense'"),
     ],
 )
-def test_what_cannot_be_made_is_said_in_a_line_and_nothing_is_written(
+def test_an_error_is_one_line_and_nothing_is_written(
     folder: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], code: int, words: str
 ) -> None:
     template(folder / "templates", "broken", "space: {id: [1]}\n")
@@ -300,7 +298,7 @@ def test_what_cannot_be_made_is_said_in_a_line_and_nothing_is_written(
 
 
 def on_a_terminal(folder: Path, answers: bytes, *arguments: str) -> tuple[int, str]:
-    """What is shown to somebody who types these answers."""
+    """The exit code and the screen of a user who types these answers."""
     ours, theirs = pty.openpty()
     command = [sys.executable, "-m", "mew", "init", *arguments]
     process = subprocess.Popen(command, cwd=folder, stdin=theirs, stdout=theirs, stderr=theirs)
@@ -318,7 +316,7 @@ def on_a_terminal(folder: Path, answers: bytes, *arguments: str) -> tuple[int, s
         os.close(ours)
 
 
-def test_on_a_terminal_it_asks_which_template_and_what_is_open(folder: Path) -> None:
+def test_on_a_terminal_init_asks_for_the_template_and_its_variables(folder: Path) -> None:
     code, screen = on_a_terminal(folder, b"99\nagents\nA lab of mine\n")
     assert code == 0, screen
     assert "Enter a number from 1 to 5, or a name." in screen
@@ -326,7 +324,7 @@ def test_on_a_terminal_it_asks_which_template_and_what_is_open(folder: Path) -> 
     assert configured(folder).spaces[0].name == "A lab of mine"
 
 
-def test_on_a_terminal_what_was_said_is_not_asked_and_an_empty_answer_takes_what_is_suggested(folder: Path) -> None:
+def test_on_a_terminal_given_options_are_not_asked_and_an_empty_answer_is_the_suggestion(folder: Path) -> None:
     code, screen = on_a_terminal(folder, b"\n", "coding", "--name", "lab")
     assert code == 0, screen
     assert "called" not in screen
@@ -336,7 +334,7 @@ def test_on_a_terminal_what_was_said_is_not_asked_and_an_empty_answer_takes_what
     assert server.args[-1] == "./workspace"
 
 
-def test_on_a_terminal_who_gives_no_answer_has_changed_their_mind(folder: Path) -> None:
+def test_on_a_terminal_the_end_of_input_cancels(folder: Path) -> None:
     code, screen = on_a_terminal(folder, b"\x04")
     assert code == 130, screen
     assert "Traceback" not in screen

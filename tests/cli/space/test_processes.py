@@ -1,4 +1,4 @@
-"""`~/.mew/running-spaces.json`: what of it is believed, and that a home without it is no fault."""
+"""`~/.mew/running-spaces.json`: which entries are used, and that the file may be missing."""
 
 import json
 import os
@@ -18,11 +18,11 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def served(name: str) -> ProcessTable:
-    """As if this very process were its gateway."""
+    """The state of a space of which this process is the gateway."""
     return ProcessTable(space_id=name, space_dir=f"/spaces/{name}", port=8080, gateway=os.getpid()).with_agents({})
 
 
-def test_what_runs_is_listed_by_its_directory_until_it_is_struck(home: Path) -> None:
+def test_a_running_space_is_listed_until_it_is_unregistered(home: Path) -> None:
     register_space(served("lab"))
     register_space(served("game"))
     assert list(running_spaces()) == ["/spaces/lab", "/spaces/game"]
@@ -31,7 +31,7 @@ def test_what_runs_is_listed_by_its_directory_until_it_is_struck(home: Path) -> 
     assert list(running_spaces()) == ["/spaces/game"]
 
 
-def test_what_has_died_is_not_listed_and_forgotten_with_the_next_entry(home: Path) -> None:
+def test_a_dead_space_is_not_listed_and_removed_with_the_next_entry(home: Path) -> None:
     dead = ProcessTable(
         space_id="dead", space_dir="/spaces/dead", gateway=os.getpid(), births={str(os.getpid()): "before"}
     )
@@ -41,14 +41,14 @@ def test_what_has_died_is_not_listed_and_forgotten_with_the_next_entry(home: Pat
     assert list(json.loads((home / ".mew" / "running-spaces.json").read_text(encoding="utf-8"))) == ["/spaces/lab"]
 
 
-def test_of_many_that_enlist_at_once_none_is_lost(home: Path) -> None:
+def test_concurrent_registrations_are_all_kept(home: Path) -> None:
     with ThreadPoolExecutor(8) as pool:
         list(pool.map(lambda n: register_space(served(f"s{n}")), range(16)))
     assert len(running_spaces()) == 16
 
 
 @pytest.mark.parametrize("text", ["", "[]", '{"x": 1}', "nonsense"])
-def test_what_another_program_wrote_there_is_no_fault_of_ours(home: Path, text: str) -> None:
+def test_an_invalid_file_is_ignored(home: Path, text: str) -> None:
     (home / ".mew").mkdir()
     (home / ".mew" / "running-spaces.json").write_text(text, encoding="utf-8")
     assert running_spaces() == {}
@@ -56,7 +56,7 @@ def test_what_another_program_wrote_there_is_no_fault_of_ours(home: Path, text: 
     assert list(running_spaces()) == ["/spaces/lab"]
 
 
-def test_a_home_that_cannot_be_written_to_stops_nobody(home: Path) -> None:
+def test_a_home_that_cannot_be_written_is_no_error(home: Path) -> None:
     (home / ".mew").write_text("in the way", encoding="utf-8")
     register_space(served("lab"))
     unregister_space(Path("/spaces/lab"))

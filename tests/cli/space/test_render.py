@@ -1,4 +1,4 @@
-"""Logs followed together, and shown so that people can read them and no terminal is led astray."""
+"""Logs that are followed together, as readable text that cannot control the terminal."""
 
 from pathlib import Path
 
@@ -7,7 +7,7 @@ import pytest
 from mew.cli.space.render import LogLines, log_text
 
 
-def test_new_lines_come_with_the_name_of_whose_they_are_and_only_when_complete(tmp_path: Path) -> None:
+def test_new_lines_are_returned_with_the_name_of_their_log_when_complete(tmp_path: Path) -> None:
     old, new = tmp_path / "a.log", tmp_path / "b.log"
     old.write_text("before\n", encoding="utf-8")
     lines = LogLines(tmp_path)
@@ -23,7 +23,7 @@ def test_new_lines_come_with_the_name_of_whose_they_are_and_only_when_complete(t
     assert list(lines.new()) == []
 
 
-def test_a_log_that_a_script_empties_is_followed_from_its_new_beginning(tmp_path: Path) -> None:
+def test_a_truncated_log_is_followed_from_its_new_beginning(tmp_path: Path) -> None:
     file = tmp_path / "a.log"
     file.write_text("long ago\n", encoding="utf-8")
     lines = LogLines(tmp_path)
@@ -33,7 +33,7 @@ def test_a_log_that_a_script_empties_is_followed_from_its_new_beginning(tmp_path
     assert list(lines.new()) == [("a", "new")]
 
 
-def test_where_there_are_no_logs_there_are_no_lines(tmp_path: Path) -> None:
+def test_a_missing_folder_of_logs_has_no_lines(tmp_path: Path) -> None:
     assert list(LogLines(tmp_path / "nowhere").new()) == []
 
 
@@ -51,5 +51,5 @@ def test_where_there_are_no_logs_there_are_no_lines(tmp_path: Path) -> None:
         ('{"level":["odd"],"event":"x\\u001b[2J"}', "         ['odd'] x�[2J"),
     ],
 )
-def test_a_line_is_shown_for_people_and_steers_no_terminal(line: str, shown: str) -> None:
+def test_a_line_is_readable_and_cannot_control_the_terminal(line: str, shown: str) -> None:
     assert log_text(line) == shown

@@ -1,4 +1,4 @@
-"""A gateway that systemd started says when it is ready, and one that nobody listens to goes on all the same."""
+"""A gateway that systemd started reports when it is ready; without a listener, it continues."""
 
 import os
 import signal
@@ -18,7 +18,7 @@ PATIENCE = 20
 
 @pytest.fixture
 def manager(tmp_path: Path) -> Iterator[socket.socket]:
-    """What systemd listens on."""
+    """The socket on which systemd listens."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as listening:
         listening.bind(str(tmp_path / "notify"))
         listening.settimeout(PATIENCE)
@@ -30,7 +30,7 @@ def test_each_state_is_a_line(manager: socket.socket) -> None:
     assert manager.recv(4096) == b"READY=1\nSTATUS=at work"
 
 
-def test_a_name_without_a_file_begins_with_an_at_sign() -> None:
+def test_an_abstract_socket_name_begins_with_an_at_sign() -> None:
     name = f"mew-test-{os.getpid()}"
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as listening:
         listening.bind(f"\0{name}")
@@ -40,11 +40,11 @@ def test_a_name_without_a_file_begins_with_an_at_sign() -> None:
 
 
 @pytest.mark.parametrize("environ", [{}, {"NOTIFY_SOCKET": ""}, {"NOTIFY_SOCKET": "/nowhere/at/all"}])
-def test_where_nobody_listens_nothing_is_told_and_nothing_fails(environ: dict[str, str]) -> None:
+def test_without_a_listener_nothing_is_sent_and_nothing_fails(environ: dict[str, str]) -> None:
     assert not notify_systemd("READY=1", environ=environ)
 
 
-def test_a_gateway_is_ready_once_it_listens(tmp_path: Path, manager: socket.socket) -> None:
+def test_a_gateway_is_ready_when_it_listens(tmp_path: Path, manager: socket.socket) -> None:
     (tmp_path / "space.yaml").write_text(SPACE, encoding="utf-8")
     command = [sys.executable, "-m", "mew", "gateway", "start"]
     environ = {**os.environ, "NOTIFY_SOCKET": manager.getsockname()}

@@ -1,4 +1,4 @@
-"""`mew token …`: made, shown once, told apart, changed and taken away, with a gateway and without."""
+"""`mew token …`: tokens are created, shown once, listed, rotated and revoked, with and without a gateway."""
 
 import stat
 from collections.abc import Iterator
@@ -23,7 +23,7 @@ def files(space: Path) -> list[str]:
     return sorted(path.name for path in (space / ".mew" / "tokens").iterdir() if path.name != ".gitignore")
 
 
-def came_in(port: int, token: str) -> Raw:
+def joined(port: int, token: str) -> Raw:
     client = Raw(port)
     client.send(upgrade(Authorization=f"Bearer {token}"))
     assert client.answer().status == 101
@@ -31,14 +31,14 @@ def came_in(port: int, token: str) -> Raw:
     return client
 
 
-def turned_away(port: int, token: str) -> int | None:
+def close_code_of(port: int, token: str) -> int | None:
     client = Raw(port)
     client.send(upgrade(Authorization=f"Bearer {token}"))
     assert client.answer().status == 101
     return client.closed()
 
 
-def test_without_a_gateway_tokens_are_files_of_the_owner_alone_and_shown_once(home: Home) -> None:
+def test_without_a_gateway_tokens_are_private_files_and_shown_once(home: Home) -> None:
     lab = home.space("lab", bob={"tokens": ["bobs-own"]})
     created = home.mew("token", "create", "alice", at=lab)
     file = lab / ".mew" / "tokens" / "alice.token"
@@ -81,14 +81,14 @@ def test_without_a_gateway_tokens_are_files_of_the_owner_alone_and_shown_once(ho
         (("revoke", "bob"), "change it there and restart the gateway"),
     ],
 )
-def test_what_cannot_be_done_is_said_with_what_to_do_instead(home: Home, words: tuple[str, ...], problem: str) -> None:
+def test_an_error_names_the_remedy(home: Home, words: tuple[str, ...], problem: str) -> None:
     lab = home.space("lab", bob={"tokens": ["bobs-own"]})
     ran = home.mew("token", *words, at=lab)
     assert (ran.code, ran.out) == (1, "")
     assert problem in ran.err
 
 
-def test_an_id_that_cannot_be_one_makes_no_file(home: Home) -> None:
+def test_an_invalid_id_creates_no_file(home: Home) -> None:
     lab = home.space("lab")
     ran = home.mew("token", "create", "../eve", "--observer", at=lab)
     assert ran.code == 2
@@ -96,20 +96,20 @@ def test_an_id_that_cannot_be_one_makes_no_file(home: Home) -> None:
     assert not (lab / ".mew").exists()
 
 
-def test_a_running_gateway_heeds_every_change_at_once(home: Home) -> None:
+def test_a_running_gateway_applies_every_change_immediately(home: Home) -> None:
     lab = home.space("lab", bob={})
     port = home.up(lab)["port"]
     tokens = lab / ".mew" / "tokens"
     old = (tokens / "alice.token").read_text(encoding="utf-8")
-    alice, bob = came_in(port, old), came_in(port, (tokens / "bob.token").read_text(encoding="utf-8"))
+    alice, bob = joined(port, old), joined(port, (tokens / "bob.token").read_text(encoding="utf-8"))
 
     eye = home.mew("token", "create", "eye", "--observer", at=lab).out.strip()
-    looker = came_in(port, eye)
+    looker = joined(port, eye)
     new = home.mew("token", "rotate", "alice", "--json", at=lab).json
     assert new["closed"] == 1
     assert alice.closed() == 4401
-    assert turned_away(port, old) == 4401
-    came_in(port, new["token"]).close()
+    assert close_code_of(port, old) == 4401
+    joined(port, new["token"]).close()
 
     assert home.mew("token", "revoke", "eye", "--observer", at=lab).out == (
         "revoked the token of 'eye'; closed 1 connection\n"

@@ -1,4 +1,4 @@
-"""A gateway of its own for each test of the terminal."""
+"""A separate gateway for each test of the terminal."""
 
 from collections.abc import Iterator
 from pathlib import Path

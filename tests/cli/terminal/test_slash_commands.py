@@ -1,4 +1,4 @@
-"""Every order does what its line of the help says, and what cannot be done is said in words."""
+"""Every command does what its line of the help says, and an error is a readable text."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -16,8 +16,8 @@ from tests.gateway.raw import Running
 
 
 @asynccontextmanager
-async def desk_of(gateway: Running) -> AsyncIterator[tuple[CommandContext, Space]]:
-    """Alice's desk, and Bob."""
+async def context_of(gateway: Running) -> AsyncIterator[tuple[CommandContext, Space]]:
+    """The command context of alice, and bob."""
     async with joining(gateway, "alice") as alice, joining(gateway, "bob") as bob:
         await alice.wait_until(lambda view: "bob" in view.participants)
         yield CommandContext(alice, clear=lambda: None, leave=lambda: None), bob
@@ -36,15 +36,17 @@ async def desk_of(gateway: Running) -> AsyncIterator[tuple[CommandContext, Space
         ("/forget bob", "participant/forget", {}),
         ("/clear bob a new day", "participant/clear", {"reason": "a new day"}),
         ("/restart bob", "participant/restart", {}),
-        ("/shutdown bob goodbye", "participant/shutdown", {"reason": "goodbye"}),
+        ("/shutdown bob thanks", "participant/shutdown", {"reason": "thanks"}),
     ],
 )
-def test_an_order_to_somebody_reaches_them(gateway: Running, line: str, kind: str, payload: dict[str, Any]) -> None:
+def test_a_command_for_a_participant_reaches_it(
+    gateway: Running, line: str, kind: str, payload: dict[str, Any]
+) -> None:
     @played
     async def story() -> None:
-        async with desk_of(gateway) as (desk, bob):
+        async with context_of(gateway) as (context, bob):
             result = bob.envelopes("participant/*", to="bob")
-            await carry_out(desk, line)
+            await carry_out(context, line)
             envelope = await anext(result)
             assert (envelope.kind, envelope.payload) == (kind, payload)
 
@@ -53,75 +55,75 @@ def test_an_order_to_somebody_reaches_them(gateway: Running, line: str, kind: st
 
 @played
 async def test_a_pause_can_be_ended(gateway: Running) -> None:
-    async with desk_of(gateway) as (desk, bob):
-        await carry_out(desk, "/pause bob")
+    async with context_of(gateway) as (context, bob):
+        await carry_out(context, "/pause bob")
         with pytest.raises(mew.client.errors.Paused):
             await bob.chat("mmh")
-        await carry_out(desk, "/resume bob")
+        await carry_out(context, "/resume bob")
         await bob.chat("ah")
 
 
 @played
-async def test_who_is_asked_how_it_is_tells(gateway: Running) -> None:
-    async with desk_of(gateway) as (desk, bob):
+async def test_status_and_compact_show_the_answers_of_a_participant(gateway: Running) -> None:
+    async with context_of(gateway) as (context, bob):
         serving = asyncio.create_task(mew.Participant().run(bob))
-        answer = await carry_out(desk, "/status bob")
+        answer = await carry_out(context, "/status bob")
         assert answer is not None
         assert answer.startswith('bob: {"status":"active"')
-        assert "skipped" in str(await carry_out(desk, "/compact bob"))
-        assert await carry_out(desk, "/status") == "alice in lab, connected; sending to all participants"
+        assert "skipped" in str(await carry_out(context, "/compact bob"))
+        assert await carry_out(context, "/status") == "alice in lab, connected; sending to all participants"
         serving.cancel()
         await asyncio.gather(serving, return_exceptions=True)
 
 
 @played
-async def test_a_chat_is_acknowledged_and_taken_back(gateway: Running) -> None:
-    async with desk_of(gateway) as (desk, bob):
+async def test_a_chat_is_acknowledged_and_cancelled(gateway: Running) -> None:
+    async with context_of(gateway) as (context, bob):
         result = bob.envelopes("chat/*")
-        desk.received_chat = await bob.chat("do you hear me?")
-        await carry_out(desk, "/ack loud and clear")
+        context.received_chat = await bob.chat("do you hear me?")
+        await carry_out(context, "/ack loud and clear")
         messages = await anext(result)
         assert (messages.kind, messages.payload) == ("chat/acknowledge", {"status": "loud and clear"})
-        assert messages.correlation_id == (desk.received_chat.id,)
-        desk.sent_chat = await desk.space.chat("nonsense")
-        await carry_out(desk, "/cancel")
-        assert (await anext(result)).correlation_id == (desk.sent_chat.id,)
+        assert messages.correlation_id == (context.received_chat.id,)
+        context.sent_chat = await context.space.chat("nonsense")
+        await carry_out(context, "/cancel")
+        assert (await anext(result)).correlation_id == (context.sent_chat.id,)
 
 
 @played
-async def test_one_speaks_to_whom_one_has_chosen(gateway: Running) -> None:
-    async with desk_of(gateway) as (desk, _):
-        assert await carry_out(desk, "/target bob") == "sending to bob"
-        assert desk.targets == ("bob",)
-        with pytest.raises(UsageError, match="not in the space: nobody"):
-            await carry_out(desk, "/target bob, nobody")
-        assert await carry_out(desk, "/target") == "sending to bob"
-        assert await carry_out(desk, "/target all") == "sending to all participants"
+async def test_target_sets_the_recipients_of_later_chats(gateway: Running) -> None:
+    async with context_of(gateway) as (context, _):
+        assert await carry_out(context, "/target bob") == "sending to bob"
+        assert context.targets == ("bob",)
+        with pytest.raises(UsageError):
+            await carry_out(context, "/target bob, zoe")
+        assert await carry_out(context, "/target") == "sending to bob"
+        assert await carry_out(context, "/target all") == "sending to all participants"
 
 
 @played
 async def test_streams_are_opened_written_shared_and_closed(gateway: Running) -> None:
-    async with desk_of(gateway) as (desk, bob):
-        assert await carry_out(desk, "/stream") == "there are no open streams"
-        opened = str(await carry_out(desk, "/stream open where the cat is")).removeprefix("opened ")
+    async with context_of(gateway) as (context, bob):
+        assert await carry_out(context, "/stream") == "there are no open streams"
+        opened = str(await carry_out(context, "/stream open where the cat is")).removeprefix("opened ")
         frames = bob.frames(opened)
-        await carry_out(desk, f"/stream send {opened} on the roof")
+        await carry_out(context, f"/stream send {opened} on the roof")
         assert (await anext(frames)).data == b"on the roof"
-        await carry_out(desk, f"/stream grant {opened} bob")
+        await carry_out(context, f"/stream grant {opened} bob")
         await bob.wait_until(lambda view: view.may_write(opened))
-        assert f"{opened}  live, alice; alice, bob may write" in str(await carry_out(desk, "/stream ls"))
-        await carry_out(desk, f"/stream revoke {opened} bob")
+        assert f"{opened}  live, alice; alice, bob may write" in str(await carry_out(context, "/stream ls"))
+        await carry_out(context, f"/stream revoke {opened} bob")
         await bob.wait_until(lambda view: not view.may_write(opened))
-        await carry_out(desk, f"/stream transfer {opened} bob")
-        assert desk.space.view.streams[opened].owner == "bob"
-        assert "each frame" in str(await carry_out(desk, f"/stream watch {opened}"))
-        assert desk.watched == {opened}
-        assert "not shown" in str(await carry_out(desk, f"/stream watch {opened}"))
+        await carry_out(context, f"/stream transfer {opened} bob")
+        assert context.space.view.streams[opened].owner == "bob"
+        assert "each frame" in str(await carry_out(context, f"/stream watch {opened}"))
+        assert context.watched == {opened}
+        assert "not shown" in str(await carry_out(context, f"/stream watch {opened}"))
         with pytest.raises(mew.client.errors.ProtocolError):
-            await carry_out(desk, f"/stream grant {opened} carol")
+            await carry_out(context, f"/stream grant {opened} carol")
         await bob.stream(opened).transfer("alice")
-        await until(lambda: desk.space.view.streams[opened].owner == "alice")
-        await carry_out(desk, f"/stream close {opened} asleep")
+        await until(lambda: context.space.view.streams[opened].owner == "alice")
+        await carry_out(context, f"/stream close {opened} asleep")
         await bob.wait_until(lambda view: not view.streams)
 
 
@@ -139,26 +141,26 @@ async def test_streams_are_opened_written_shared_and_closed(gateway: Running) ->
         ("/cancel", "you have not sent a chat yet"),
     ],
 )
-def test_what_cannot_be_done_is_said_in_words(gateway: Running, line: str, words: str) -> None:
+def test_an_error_is_a_readable_text(gateway: Running, line: str, words: str) -> None:
     @played
     async def story() -> None:
-        async with desk_of(gateway) as (desk, _):
+        async with context_of(gateway) as (context, _):
             with pytest.raises(UsageError) as raised:
-                await carry_out(desk, line)
+                await carry_out(context, line)
             assert words in str(raised.value)
 
     story()
 
 
 @played
-async def test_the_rest_of_the_orders_are_for_the_screen(gateway: Running) -> None:
-    done: list[str] = []
+async def test_the_other_commands_affect_the_screen(gateway: Running) -> None:
+    calls: list[str] = []
     async with joining(gateway, "alice") as alice:
-        desk = CommandContext(alice, clear=lambda: done.append("clear"), leave=lambda: done.append("leave"))
+        context = CommandContext(alice, clear=lambda: calls.append("clear"), leave=lambda: calls.append("leave"))
         for line in ("/clear", "/exit"):
-            await carry_out(desk, line)
-        assert done == ["clear", "leave"]
-        assert "all messages" in str(await carry_out(desk, "/VERBOSE"))
-        assert desk.verbose
-        assert str(await carry_out(desk, "/help")).count("\n") == 14
-        assert completions(desk, "hello") == []
+            await carry_out(context, line)
+        assert calls == ["clear", "leave"]
+        assert "all messages" in str(await carry_out(context, "/VERBOSE"))
+        assert context.verbose
+        assert str(await carry_out(context, "/help")).count("\n") == 14
+        assert completions(context, "hello") == []
