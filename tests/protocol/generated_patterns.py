@@ -1,6 +1,6 @@
-"""Patterns over a small alphabet, patterns that narrow them, and envelopes that are likely to fit them.
+"""Patterns over a small alphabet, patterns that narrow them, and envelopes that are likely to match them.
 
-Nothing here decides whether something fits: that is what the tests ask the code.
+Nothing here decides whether something matches: the tests check that.
 """
 
 from collections.abc import Mapping
@@ -15,7 +15,7 @@ KEYS = "xy"
 
 
 class Absent(Enum):
-    """Drawn in the place of a value that the envelope is not to have."""
+    """Drawn instead of a value that the envelope omits."""
 
     ABSENT = "absent"
 
@@ -54,14 +54,14 @@ capabilities = st.builds(capability_of, kind_patterns, st.none() | payload_patte
 
 
 def narrowed_text(pattern: str) -> st.SearchStrategy[Any]:
-    """Text patterns that fit at most what this one does."""
+    """Text patterns that match at most the texts of this one."""
     if pattern.startswith("!"):
         return st.just(pattern) | st.sampled_from(["!*", "!**"]) | scalars
     return _filled(pattern, ["", "a", "b", "ab", "*", "a*", "**"])
 
 
 def narrowed(pattern: Any) -> st.SearchStrategy[Any]:
-    """Patterns each part of which is at least as tight."""
+    """Patterns of which each part is at least as narrow."""
     if isinstance(pattern, str):
         tighter = narrowed_text(pattern)
     elif isinstance(pattern, list):
@@ -76,7 +76,7 @@ def narrowed(pattern: Any) -> st.SearchStrategy[Any]:
 
 
 def narrowed_capability(capability: Capability) -> st.SearchStrategy[Capability]:
-    """Capabilities of the same kind or of any, their parts at least as tight."""
+    """Capabilities of the same kind or of any kind, with parts that are at least as narrow."""
     payload, to = capability.pattern.get("payload"), capability.pattern.get("to")
     keys = {key: narrowed(subpattern) for key, subpattern in (payload or {}).items()}
     return st.builds(
@@ -95,14 +95,14 @@ def _narrowed_recipients(to: Any) -> st.SearchStrategy[Any]:
 
 @st.composite
 def related_capabilities(draw: st.DrawFn) -> tuple[Capability, Capability, Capability]:
-    """Three, of which the next mostly narrows the one before."""
+    """Three capabilities, each of which mostly narrows the previous one."""
     first = draw(capabilities)
     second = draw(narrowed_capability(first) | capabilities)
     return first, second, draw(narrowed_capability(second) | capabilities)
 
 
 def fitting(pattern: Any) -> st.SearchStrategy[Any]:
-    """Values that are likely to fit, or `ABSENT`."""
+    """Values that are likely to match, or `ABSENT`."""
     if isinstance(pattern, str):
         likely = _unlike() if pattern.startswith("!") else _filled(pattern, ["", "a", "b", "ab"])
     elif isinstance(pattern, list):
@@ -115,7 +115,7 @@ def fitting(pattern: Any) -> st.SearchStrategy[Any]:
 
 
 def fitting_object(pattern: Mapping[str, Any]) -> st.SearchStrategy[dict[str, Any]]:
-    """Objects that are likely to fit an object of patterns, some with a key more."""
+    """Objects that are likely to match an object of patterns, some with an additional key."""
     own = st.fixed_dictionaries({key: fitting(subpattern) for key, subpattern in pattern.items()})
     more = st.dictionaries(st.sampled_from(KEYS), values, max_size=1)
     return st.builds(lambda extra, members: _without_absent({**extra, **members}), more, own)
@@ -143,7 +143,7 @@ def allows(capability: Capability, sent: Sent) -> bool:
 
 
 def _filled(glob: str, fillings: list[str]) -> st.SearchStrategy[str]:
-    """The glob with something in the place of each star."""
+    """The glob with a text in place of each star."""
     first, *rest = glob.split("*")
     stars = st.tuples(*(st.sampled_from(fillings) for _ in rest))
     return stars.map(lambda chosen: first + "".join(map(str.__add__, chosen, rest)))

@@ -1,4 +1,4 @@
-"""States to compare: one with something in every table, and any as plain values."""
+"""States to compare: one with entries in every table, and a form of plain values."""
 
 from typing import Any
 
@@ -10,7 +10,7 @@ from tests.support.histories import CONFIGURATION, History, Step
 
 
 def rich_state() -> SpaceState:
-    """A state with something in every table."""
+    """A state with entries in every table."""
     lab = MemorySpace(**CONFIGURATION)
     history = History(lab)
     names = {"join": ("alice", "bob", "carol", "guest"), "announce": ("alice",)}
@@ -30,6 +30,6 @@ def rich_state() -> SpaceState:
 
 
 def plain(state: SpaceState) -> dict[str, Any]:
-    """A state as plain values, capabilities by what they say, and the order of what has one."""
+    """A state as plain values: capabilities by their patterns, and ordered tables as lists."""
     value: dict[str, Any] = msgspec.to_builtins(state, enc_hook=lambda _compiled: None)
     return {**value, "order": [list(state.present), list(state.streams)]}

@@ -1,4 +1,4 @@
-"""A capability lets an envelope pass, and the decision is kept."""
+"""A capability allows an envelope, and the decision is recorded."""
 
 from typing import Any
 
@@ -18,7 +18,7 @@ def lab_with(*capabilities: dict[str, Any]) -> tuple[MemorySpace, Any]:
     return lab, lab.join("alice")
 
 
-def test_what_is_allowed_is_recorded_with_the_capability_that_allowed_it() -> None:
+def test_an_allowed_envelope_is_recorded_with_its_capability() -> None:
     lab, alice = lab_with({"kind": "mcp/*"}, {"kind": "chat"})
     alice.send(kind="chat", id="1", payload={"text": "hi"})
     (check,) = checked(lab)
@@ -31,7 +31,7 @@ def test_what_is_allowed_is_recorded_with_the_capability_that_allowed_it() -> No
     assert lab.records[-1].capability == '{"kind":"chat"}'
 
 
-def test_what_is_not_allowed_is_answered_with_what_one_has_and_the_nearest_miss() -> None:
+def test_a_denied_envelope_is_answered_with_the_nearest_miss() -> None:
     lab, alice = lab_with({"kind": "chat"}, {"kind": "game/*", "payload": {"colour": "red"}})
     alice.send(kind="game/move", id="1", payload={"colour": "blue"})
     error = alice.error()
@@ -69,7 +69,7 @@ def test_what_is_not_allowed_is_answered_with_what_one_has_and_the_nearest_miss(
         ("stream/manage", "stream/x", False),
     ],
 )
-def test_streams_may_be_asked_for_by_these(capability: str, kind: str, allowed: bool) -> None:
+def test_these_capabilities_allow_stream_requests(capability: str, kind: str, allowed: bool) -> None:
     lab, alice = lab_with({"kind": capability})
     alice.send(kind=kind, payload={"formats": [{"id": "text"}]})
     (check,) = checked(lab)
@@ -77,7 +77,7 @@ def test_streams_may_be_asked_for_by_these(capability: str, kind: str, allowed: 
     assert ("system/error" in alice.kinds()) is not allowed
 
 
-def test_a_request_is_tried_by_its_own_kind_first() -> None:
+def test_a_request_is_checked_by_its_own_kind_first() -> None:
     lab, alice = lab_with({"kind": "stream/manage"}, {"kind": "stream/request"})
     alice.send(kind="stream/request")
     assert checked(lab)[0].decision.matched == '{"kind":"stream/request"}'
@@ -86,7 +86,7 @@ def test_a_request_is_tried_by_its_own_kind_first() -> None:
 @pytest.mark.parametrize(
     "kind", ["stream/start", "stream/data", "stream/complete", "stream/grant-write", "system/heartbeat"]
 )
-def test_where_ownership_decides_no_capability_is_asked_for(kind: str) -> None:
+def test_if_ownership_decides_no_capability_is_checked(kind: str) -> None:
     lab, alice = lab_with()
     alice.send(kind=kind, payload={"stream_id": "none", "participant_id": "bob"})
     assert checked(lab) == []
@@ -108,7 +108,9 @@ def test_where_ownership_decides_no_capability_is_asked_for(kind: str) -> None:
     ],
 )
 @pytest.mark.parametrize("kind", ["stream/close", "stream/complete", "stream/error"])
-def test_only_who_manages_streams_literally_ends_anothers(kind: str, capability: dict[str, Any], ends: bool) -> None:
+def test_only_an_explicit_stream_manage_capability_ends_streams_of_others(
+    kind: str, capability: dict[str, Any], ends: bool
+) -> None:
     lab, alice = lab_with(capability)
     lab.join("bob").send(kind="stream/request")
     alice.send(kind=kind, payload={"stream_id": "stream-1", "reason": "tidying", "code": "c", "message": "m"})
@@ -117,7 +119,7 @@ def test_only_who_manages_streams_literally_ends_anothers(kind: str, capability:
         assert alice.error()["error"] == "unauthorized"
 
 
-def test_a_refusal_can_be_read_by_programs() -> None:
+def test_a_refusal_has_parts_for_programs() -> None:
     _, alice = lab_with()
     alice.send(kind="game/move")
     raw = alice.take("system/error").raw

@@ -1,4 +1,4 @@
-"""The digest of a proposal: RFC 8785 byte by byte, and what must and must not change it."""
+"""The digest of a proposal: RFC 8785 byte by byte, and which changes affect it."""
 
 import json
 import math
@@ -66,7 +66,7 @@ def test_numbers_are_written_as_in_the_rfc(bits: str, text: str) -> None:
     assert canonical(double(bits)) == text
 
 
-def test_the_example_of_the_rfc_comes_out_as_printed_there() -> None:
+def test_the_example_of_the_rfc_is_encoded_as_printed() -> None:
     """RFC 8785, 3.2.2 and 3.2.3."""
     example_of_the_rfc = {
         "numbers": [333333333.33333329, 1e30, 4.50, 2e-3, 0.000000000000000000000000001],
@@ -90,7 +90,7 @@ def test_names_are_sorted_by_their_utf_16_code_units() -> None:
 @given(JSON)
 @example({"\U0001f600": [], "\ufb33": {}, "\x7f\u2028": "\b\t\n\f\r\x00\x1f\x7f\u2028/"})
 @example([-0.0, 1e21, 1e-7, 123456789012345680000.0, 5e-324, 2.0**53 + 2])
-def test_canonical_text_reads_back_as_the_same_values_and_is_a_fixed_point(value: Any) -> None:
+def test_canonical_text_decodes_to_the_same_values_and_is_a_fixed_point(value: Any) -> None:
     text = canonical(value)
     again = json.loads(text, parse_int=float)
     assert again == value
@@ -107,8 +107,8 @@ process.stdin.on("data", (each) => (text += each)).on("end", () =>
 """
 
 
-def test_node_writes_the_same() -> None:
-    """The sample code of RFC 8785 is ECMAScript's own sorting and `JSON.stringify`."""
+def test_node_encodes_the_same_text() -> None:
+    """The sample code of RFC 8785 uses the sorting and `JSON.stringify` of ECMAScript."""
     node = shutil.which("node")
     requires(node, "Node is not installed")
     bits = [(0x9E3779B97F4A7C15 * number) % 2**64 for number in range(1, 4001)]
@@ -123,8 +123,8 @@ def test_node_writes_the_same() -> None:
     assert process.stdout.split("\n") == [canonical(value) for value in values]
 
 
-def test_the_digests_are_sha_256_over_the_canonical_text() -> None:
-    """Those of `{"method":"tools/call","params":{"a":1},"to":["bob"]}`, and without `to`."""
+def test_the_digest_is_sha_256_of_the_canonical_text() -> None:
+    """The digests of `{"method":"tools/call","params":{"a":1},"to":["bob"]}`, and without `to`."""
     assert of("bob", method="tools/call", params={"a": 1.0}) == Digests(
         "cc38aff8bda979bc06b990aa6449c6dbe5f0d51621c594e9e1147ed68777b2fe",
         "3c1d2789cb3e1362c86d0b7ad5ab3e81f79ff7277bd18c424aee0ac0f60b3a1f",
@@ -140,18 +140,18 @@ def test_the_digests_are_sha_256_over_the_canonical_text() -> None:
         b'{"jsonrpc":"2.0","id":7,"method":"m","params":{}}',
     ],
 )
-def test_what_makes_no_difference_to_the_request_makes_none_to_the_digest(payload: bytes) -> None:
+def test_an_irrelevant_difference_keeps_the_digest(payload: bytes) -> None:
     assert digests(payload, ["b", "a", "b"]) == digests(b'{"method":"m","params":{}}', ["a", "b"])
 
 
 @pytest.mark.parametrize("params", [[], False, 0, "", {"a": None}, {"a": {}}, {"a": "é"}, {"a": "e\u0301"}])
-def test_what_makes_a_difference_makes_one_to_the_digest(params: Any) -> None:
+def test_a_relevant_difference_changes_the_digest(params: Any) -> None:
     others: list[Any] = [[], False, 0, "", {}, {"a": None}, {"a": {}}, {"a": "é"}, {"a": "e\u0301"}]
     same = [value for value in others if of(method="m", params=value) == of(method="m", params=params)]
     assert [repr(value) for value in same] == [repr(params)]
 
 
-def test_recipients_count_for_the_digest_and_not_for_the_content() -> None:
+def test_recipients_are_part_of_the_digest_and_not_of_the_content() -> None:
     one, other, nobody = of("a", method="m"), of("b", method="m"), of(method="m")
     assert len({one.digest, other.digest, nobody.digest}) == 3
     assert one.content == other.content == nobody.content
@@ -161,7 +161,7 @@ def test_recipients_count_for_the_digest_and_not_for_the_content() -> None:
     "texts",
     [(b"1", b"1.0", b"1e0", b"10e-1"), (b"9007199254740993", b"9007199254740992"), (b"0", b"-0", b"-0.0", b"1e-999")],
 )
-def test_numbers_are_doubles_first(texts: tuple[bytes, ...]) -> None:
+def test_numbers_are_compared_as_doubles(texts: tuple[bytes, ...]) -> None:
     assert len({digests(b'{"method":"m","params":[%s]}' % text, []).digest for text in texts}) == 1
 
 
@@ -175,23 +175,23 @@ def test_numbers_are_doubles_first(texts: tuple[bytes, ...]) -> None:
         (b'{"method":"m","params":[1' + b"0" * 400 + b"]}", "too large for a double"),
     ],
 )
-def test_what_two_readers_could_read_differently_has_no_digest(payload: bytes, why: str) -> None:
+def test_an_ambiguous_payload_has_no_digest(payload: bytes, why: str) -> None:
     with pytest.raises(InvalidEnvelope, match=why):
         digests(payload, [])
 
 
 @pytest.mark.parametrize("element", [b"1", b"[]", b"{}", b"[[],[]]", b'{"a":{}}'])
-def test_a_payload_of_very_many_values_has_no_digest(element: bytes) -> None:
-    """Elements count, of objects and of lists, however they are nested."""
+def test_a_payload_with_too_many_values_has_no_digest(element: bytes) -> None:
+    """All elements of objects and lists count, at any depth."""
     values = 3 if element == b"[[],[]]" else 2 if element == b'{"a":{}}' else 1
     fitting = (MAX_PROPOSAL_VALUES - len(("method", "params"))) // values
     digests(b'{"method":"m","params":[' + b",".join([element] * fitting) + b"]}", [])
-    with pytest.raises(QuotaExceeded, match="may have 50000 values"):
+    with pytest.raises(QuotaExceeded):
         digests(b'{"method":"m","params":[' + b",".join([element] * (fitting + 1)) + b"]}", [])
 
 
-def test_what_has_too_many_lists_is_not_read() -> None:
-    """190,000 empty lists took a tenth of a second before they were counted."""
+def test_a_payload_with_too_many_lists_is_not_decoded() -> None:
+    """Once, 190,000 empty lists took a tenth of a second."""
     with pytest.raises(QuotaExceeded):
         digests(b'{"params":[%b[]]}' % (b"[]," * MAX_PROPOSAL_VALUES), ())
     in_a_string = b"[{" * MAX_PROPOSAL_VALUES + b'\\\\\\"['

@@ -1,4 +1,4 @@
-"""Commands: every one is carried out, none can be changed on its way."""
+"""Commands: each one is carried out, and none can be modified."""
 
 from typing import get_args
 
@@ -51,17 +51,17 @@ def test_a_space_carries_out_every_command_at_any_time(command: Command) -> None
 
 
 @pytest.mark.parametrize("command", [Start("epoch2"), Poll("alice")])
-def test_a_command_cannot_be_changed(command: Command) -> None:
+def test_a_command_cannot_be_modified(command: Command) -> None:
     with pytest.raises(AttributeError):
         command.epoch = "another"  # type: ignore[union-attr,misc]
 
 
-def test_a_message_is_text_unless_its_door_says_otherwise() -> None:
+def test_a_message_is_text_by_default() -> None:
     assert Receive("c1", b"#s#data").text
 
 
 @pytest.mark.parametrize("command", [Post("alice", b"{"), Post("alice", b'{"kind":"chat","to":1}'), Poll("alice")])
-def test_an_answer_does_not_keep_where_its_refusal_was_raised(command: Command) -> None:
+def test_an_answer_keeps_no_traceback_of_its_refusal(command: Command) -> None:
     lab = MemorySpace(participants={"alice": None, "bob": [{"kind": "*"}]})
     lab.join("bob").send(kind="space/kick", payload={"participant_id": "alice"})
     answers = [effect for effect in lab.space.handle(command, lab.now) if isinstance(effect, HttpAnswer)]

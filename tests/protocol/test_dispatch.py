@@ -1,4 +1,4 @@
-"""A message on its way through the checks: what is recorded, answered and dropped."""
+"""The checks of a message: what is recorded, answered and dropped."""
 
 from typing import Any
 
@@ -14,13 +14,13 @@ def lab_of(**configuration: Any) -> MemorySpace:
     return MemorySpace(**{"participants": {"alice": EVERYTHING, "bob": None}, **configuration})
 
 
-def test_what_an_unknown_connection_sends_is_dropped() -> None:
+def test_a_message_of_an_unknown_connection_is_dropped() -> None:
     lab = lab_of()
     assert lab.run(Receive("nowhere", b'{"kind":"chat","payload":{"text":"hi"}}')) == []
     assert lab.run(Receive("nowhere", b"#stream-1#data")) == []
 
 
-def test_what_a_connection_still_sends_after_it_was_taken_over_is_dropped() -> None:
+def test_a_message_of_a_connection_after_a_takeover_is_dropped() -> None:
     lab = lab_of()
     old = lab.join("alice")
     lab.join("alice")
@@ -28,7 +28,7 @@ def test_what_a_connection_still_sends_after_it_was_taken_over_is_dropped() -> N
     assert lab.effects == []
 
 
-def test_a_refused_envelope_is_recorded_as_it_would_have_left() -> None:
+def test_a_refused_envelope_is_recorded_as_it_would_have_been_sent() -> None:
     lab = lab_of()
     lab.join("bob").send({"kind": "custom/thing", "id": "1", "from": "alice", "payload": {"a": 1}})
     record = lab.records[-1]
@@ -50,7 +50,7 @@ def test_a_refused_envelope_is_recorded_as_it_would_have_left() -> None:
         b'{"type":"join","id":"1","payload":{"token":"a secret"},"participant":"bob"}',
     ],
 )
-def test_a_refused_message_that_is_no_envelope_is_recorded_without_its_text(message: bytes) -> None:
+def test_a_refused_message_that_is_not_an_envelope_is_recorded_without_its_text(message: bytes) -> None:
     lab = lab_of()
     lab.join("alice").send_bytes(message)
     record = lab.records[-1]
@@ -64,7 +64,7 @@ def test_a_refusal_has_one_record_and_one_answer() -> None:
     assert [type(effect).__name__ for effect in lab.effects] == ["Record", "Deliver"]
 
 
-def test_too_large_a_message_closes_the_socket_after_the_answer() -> None:
+def test_a_message_that_is_too_large_closes_the_socket_after_the_answer() -> None:
     lab = lab_of(limits=Limits(message_bytes=20))
     lab.join("alice").send_bytes(b"x" * 21)
     replies = [effect for effect in lab.effects if isinstance(effect, Deliver | Close)]
@@ -75,7 +75,7 @@ def test_too_large_a_message_closes_the_socket_after_the_answer() -> None:
     assert left.reason == "message_too_large"
 
 
-def test_too_large_a_message_closes_an_observers_socket_and_nobody_is_told() -> None:
+def test_a_message_that_is_too_large_closes_the_socket_of_an_observer_without_a_presence() -> None:
     lab = lab_of(limits=Limits(message_bytes=20))
     bob, onlooker = lab.join("bob"), lab.observe()
     bob.inbox()
@@ -98,7 +98,7 @@ def test_an_observer_may_send_nothing_but_heartbeats_and_joins() -> None:
 
 
 @pytest.mark.parametrize(("kind", "error"), [("system/welcome", "reserved_kind"), ("custom/thing", "paused")])
-def test_what_was_tried_is_named(kind: str, error: str) -> None:
+def test_a_refusal_names_the_attempted_kind(kind: str, error: str) -> None:
     lab = lab_of()
     alice, bob = lab.join("alice"), lab.join("bob")
     alice.send(kind="participant/pause", to=["bob"], payload={})
@@ -114,7 +114,7 @@ def test_a_post_is_answered_with_id_and_time() -> None:
     assert (answer.body, answer.refusal) == ({"id": "1", "status": "accepted", "timestamp": ts}, None)
 
 
-def test_a_posted_join_is_answered_like_anything_else() -> None:
+def test_a_posted_join_is_answered_like_any_envelope() -> None:
     lab = lab_of()
     answer = lab.post("alice", {"kind": "system/join"})
     assert set(answer.body) == {"id", "status", "timestamp"}
@@ -129,7 +129,7 @@ def test_a_frame_cannot_be_posted() -> None:
     assert lab.records[-1].event == "rejected"
 
 
-def test_a_refused_post_is_answered_and_not_told_twice() -> None:
+def test_a_refused_post_is_answered_once() -> None:
     lab = lab_of()
     bob = lab.join("bob")
     bob.inbox()
@@ -139,7 +139,7 @@ def test_a_refused_post_is_answered_and_not_told_twice() -> None:
     assert bob.inbox() == []
 
 
-def test_who_was_kicked_can_neither_post_nor_poll() -> None:
+def test_a_kicked_participant_can_neither_post_nor_poll() -> None:
     lab = lab_of()
     lab.join("alice").send(kind="space/kick", payload={"participant_id": "bob"})
     for command in (Post("bob", b'{"kind":"system/heartbeat"}'), Poll("bob")):
@@ -150,7 +150,7 @@ def test_who_was_kicked_can_neither_post_nor_poll() -> None:
         assert "bob" not in lab.state.present
 
 
-def test_errors_about_the_rate_say_how_many_were_left_out() -> None:
+def test_rate_errors_count_the_suppressed_ones() -> None:
     lab = lab_of(limits=Limits(envelopes_per_second=1, envelope_burst=1))
     alice = lab.join("alice")
     for _ in range(5):
@@ -163,7 +163,7 @@ def test_errors_about_the_rate_say_how_many_were_left_out() -> None:
 
 
 @pytest.mark.parametrize("posted", [True, False])
-def test_a_pause_that_has_run_out_is_over_before_the_next_tick(posted: bool) -> None:
+def test_an_expired_pause_ends_before_the_next_tick(posted: bool) -> None:
     lab = lab_of()
     alice, bob = lab.join("alice"), lab.join("bob")
     alice.send(kind="participant/pause", to=["bob"], payload={"timeout_seconds": 5})

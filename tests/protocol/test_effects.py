@@ -1,4 +1,4 @@
-"""Effects: what is delivered was recorded before, and each audience is who its name says."""
+"""Effects: a delivery follows its record, and each audience has the recipients of its name."""
 
 import pytest
 from hypothesis import given
@@ -11,7 +11,7 @@ from tests.support.hypothesis_settings import examples
 
 @given(steps=histories())
 @examples(40)
-def test_a_record_stands_before_the_delivery_that_it_is_the_record_of(steps: list[Step]) -> None:
+def test_a_record_precedes_the_delivery_of_its_envelope(steps: list[Step]) -> None:
     lab = MemorySpace(**CONFIGURATION)
     history = History(lab)
     for step in steps:
@@ -28,7 +28,7 @@ def test_a_record_stands_before_the_delivery_that_it_is_the_record_of(steps: lis
 
 @given(steps=histories())
 @examples(30)
-def test_the_positions_of_records_have_no_gap(steps: list[Step]) -> None:
+def test_the_positions_of_records_have_no_gaps(steps: list[Step]) -> None:
     lab = MemorySpace(**CONFIGURATION)
     History(lab).play_all(steps)
     assert [record.position for record in lab.records] == list(range(len(lab.records)))
@@ -46,7 +46,7 @@ def test_the_positions_of_records_have_no_gap(steps: list[Step]) -> None:
         (OneConnection("c9"), set()),
     ],
 )
-def test_an_audience_is_who_its_name_says(audience: Audience, receivers: set[str]) -> None:
+def test_an_audience_has_the_recipients_of_its_name(audience: Audience, receivers: set[str]) -> None:
     lab = MemorySpace(participants={"alice": None, "bob": None})
     clients = [lab.join("alice"), lab.join("bob"), lab.observe("onlooker")]
     for client in clients:

@@ -49,7 +49,7 @@ def below(error: type[ProtocolError]) -> Iterator[type[ProtocolError]]:
 REFUSALS = list(below(ProtocolError))
 
 
-def test_the_codes_are_these_and_each_has_its_status() -> None:
+def test_each_code_has_its_status() -> None:
     assert set().union(*STATUSES.values()) == ERROR_CODES
     by_status: dict[int, set[str]] = {}
     for refusal in ProtocolError.__subclasses__():
@@ -61,7 +61,7 @@ def test_a_missing_token_is_401_and_a_wrong_one_403() -> None:
     assert (errors.MissingToken.status, errors.Unauthenticated.status) == (401, 403)
 
 
-def test_each_code_has_one_class_of_its_own() -> None:
+def test_each_code_has_one_class() -> None:
     own = [refusal.code for refusal in ProtocolError.__subclasses__()]
     assert len(own) == len(set(own))
     for refusal in REFUSALS:
@@ -76,12 +76,12 @@ def test_the_tree_in_the_docstring_is_the_tree() -> None:
 
 
 @pytest.mark.parametrize("refusal", REFUSALS)
-def test_only_these_close_a_socket(refusal: type[ProtocolError]) -> None:
+def test_only_these_errors_close_a_socket(refusal: type[ProtocolError]) -> None:
     assert refusal.close_code == CLOSING.get(refusal)
 
 
 @pytest.mark.parametrize("refusal", REFUSALS)
-def test_a_refusal_says_its_code_its_sentence_and_its_parts_in_this_order(refusal: type[ProtocolError]) -> None:
+def test_the_payload_of_a_refusal_has_code_sentence_and_parts_in_order(refusal: type[ProtocolError]) -> None:
     raised = refusal("no such thing", stream_id="stream-1", targets=["bob"])
     assert list(raised.payload().items()) == [
         ("error", refusal.code),
@@ -93,7 +93,7 @@ def test_a_refusal_says_its_code_its_sentence_and_its_parts_in_this_order(refusa
     assert refusal("bare").payload() == {"error": refusal.code, "message": "bare"}
 
 
-def test_a_refusal_is_short_however_long_what_it_quotes() -> None:
+def test_a_refusal_is_short_even_if_it_quotes_a_long_text() -> None:
     raised = ProtocolError("x" * 501, stream_id="y" * 257, last_sequence=7)
     assert (raised.message, raised.parts) == ("x" * 500, {"stream_id": "y" * 256, "last_sequence": 7})
 

@@ -1,4 +1,4 @@
-"""An explanation says what a post would have come to, by what right or for want of which, and changes nothing."""
+"""An explanation gives the outcome of a post and the capability behind it, and changes nothing."""
 
 from typing import Any
 
@@ -19,7 +19,7 @@ SENDERS = PEOPLE[:-1]
 
 
 def lab_in_use() -> MemorySpace:
-    """Somebody in every position there is: owner, writer, manager, paused, kicked, absent, logged, invited."""
+    """A space with a participant in every state: owner, writer, manager, paused, kicked, absent, logged, invited."""
     lab = MemorySpace(
         participants={
             "alice": [{"kind": "*"}],
@@ -55,7 +55,7 @@ def explained(lab: MemorySpace, participant: str, message: Any) -> dict[str, Any
 
 
 def as_posted(answer: HttpAnswer) -> tuple[bool, str | None, str | None]:
-    """Whether it passed, else the code and the sentence. An invitation of somebody known is carried out, as it were."""
+    """Whether the post passed, or else code and sentence. An invitation of a known participant counts as passed."""
     refusal = answer.refusal
     if refusal is None or isinstance(refusal, AlreadyExists):
         return True, None, None
@@ -115,7 +115,7 @@ kinds = (
 
 @st.composite
 def envelopes(draw: st.DrawFn) -> dict[str, Any]:
-    """Mostly with all that its kind needs, right or wrong; now and then with something more or less."""
+    """Mostly with all fields that the kind needs, valid or invalid; sometimes with one field more or fewer."""
     kind = draw(kinds)
     needed = {field: draw(FIELDS[field]) for field in NEEDED.get(str(kind), ())}
     more = draw(st.sampled_from([None, None, None, *FIELDS]))
@@ -137,12 +137,12 @@ messages = st.one_of(
 
 @examples(100)
 @given(participant=st.sampled_from(SENDERS), message=messages)
-def test_what_is_explained_is_what_a_post_comes_to(participant: str, message: bytes) -> None:
+def test_an_explanation_agrees_with_the_outcome_of_a_post(participant: str, message: bytes) -> None:
     lab = lab_in_use()
     answer = explained(lab, participant, message)
     lab.token(participant)
-    came = as_posted(lab.post(participant, message))
-    assert (answer["allowed"], answer["error"], None if answer["allowed"] else answer["reason"]) == came
+    posted = as_posted(lab.post(participant, message))
+    assert (answer["allowed"], answer["error"], None if answer["allowed"] else answer["reason"]) == posted
     if answer["allowed"]:
         assert answer["source"] is not None
         assert answer["nearest"] is None
@@ -150,7 +150,7 @@ def test_what_is_explained_is_what_a_post_comes_to(participant: str, message: by
 
 @examples(30)
 @given(participant=st.sampled_from(SENDERS), message=messages)
-def test_nothing_changes_by_an_explanation(participant: str, message: bytes) -> None:
+def test_an_explanation_changes_nothing(participant: str, message: bytes) -> None:
     lab = lab_in_use()
     before = snapshot(lab.state), dict(lab.space.sessions), dict(lab.space.connections), dict(lab.space.roster.entries)
     holders, records, effects = dict(lab.tokens.holders), len(lab.records), lab.effects
@@ -161,7 +161,7 @@ def test_nothing_changes_by_an_explanation(participant: str, message: bytes) -> 
     assert lab.post("alice", {"kind": "custom/thing"}) == twin.post("alice", {"kind": "custom/thing"})
 
 
-def test_an_invitation_that_is_only_explained_makes_no_token() -> None:
+def test_an_explained_invitation_creates_no_token() -> None:
     lab = lab_in_use()
     holders = dict(lab.tokens.holders)
     answer = explained(lab, "alice", {"kind": "space/invite", "payload": {"participant_id": "new"}})
@@ -169,7 +169,7 @@ def test_an_invitation_that_is_only_explained_makes_no_token() -> None:
     assert lab.tokens.holders == holders
 
 
-def test_a_rate_is_neither_heeded_nor_used_up() -> None:
+def test_an_explanation_neither_checks_nor_uses_a_rate() -> None:
     lab = MemorySpace(participants={"alice": None}, limits=Limits(envelopes_per_second=1, envelope_burst=1))
     chat = {"kind": "chat", "payload": {"text": "hi"}}
     assert all(explained(lab, "alice", chat)["allowed"] for _ in range(5))
@@ -178,7 +178,7 @@ def test_a_rate_is_neither_heeded_nor_used_up() -> None:
     assert explained(lab, "alice", chat)["allowed"]
 
 
-def test_time_does_not_go_back_for_an_explanation() -> None:
+def test_time_never_runs_backwards_in_an_explanation() -> None:
     lab = lab_in_use()
     paused = {"kind": "custom/thing", "to": ["bob"]}
     assert explained(lab, "dora", paused)["allowed"]
@@ -187,7 +187,7 @@ def test_time_does_not_go_back_for_an_explanation() -> None:
     assert explained(lab, "dora", paused)["allowed"]
 
 
-def test_an_explanation_sees_a_pause_end_and_leaves_that_to_others() -> None:
+def test_an_explanation_considers_an_expired_pause_and_does_not_end_it() -> None:
     lab = lab_in_use()
     assert lab.space.is_muted("dora")
     assert explained(lab, "dora", {"kind": "custom/thing", "to": ["bob"]})["allowed"]
@@ -195,13 +195,13 @@ def test_an_explanation_sees_a_pause_end_and_leaves_that_to_others() -> None:
 
 
 @pytest.mark.parametrize("nobody", ["nobody", "", "system:gateway"])
-def test_nobody_cannot_be_asked_about(nobody: str) -> None:
+def test_an_explanation_for_an_unknown_participant_is_an_error(nobody: str) -> None:
     with pytest.raises(ParticipantNotFound) as refusal:
         explained(lab_in_use(), nobody, {"kind": "chat"})
     assert refusal.value.payload()["participant_id"] == nobody
 
 
-def test_what_is_allowed_is_told_with_the_capability_and_its_source() -> None:
+def test_an_allowed_envelope_is_explained_with_the_capability_and_its_source() -> None:
     answer = explained(lab_in_use(), "bob", {"kind": "chat", "payload": {"text": "hi"}})
     assert answer == {
         "allowed": True,
@@ -214,7 +214,7 @@ def test_what_is_allowed_is_told_with_the_capability_and_its_source() -> None:
     }
 
 
-def test_what_is_not_allowed_is_told_with_what_came_nearest() -> None:
+def test_a_denied_envelope_is_explained_with_the_nearest_capability() -> None:
     answer = explained(lab_in_use(), "bob", {"kind": "mcp/request", "payload": {"method": "b"}})
     nearest = {"kind": "mcp/request", "payload": {"method": "a"}}
     assert (answer["allowed"], answer["error"], answer["capability"], answer["source"]) == (
@@ -290,7 +290,7 @@ def test_what_is_not_allowed_is_told_with_what_came_nearest() -> None:
         ("eve", {"kind": "chat", "payload": {"text": "hi"}}, False, None, None),
     ],
 )
-def test_the_right_is_named(
+def test_the_authorization_is_named(
     participant: str, envelope: dict[str, Any], allowed: bool, source: str | None, capability: str | None
 ) -> None:
     answer = explained(lab_in_use(), participant, envelope)
@@ -307,7 +307,7 @@ def test_the_right_is_named(
         ("carol", {"kind": "capability/grant"}, "capability/grant", "paused"),
     ],
 )
-def test_a_right_is_named_although_something_else_stands_in_the_way(
+def test_the_authorization_is_named_even_if_another_check_fails(
     participant: str, envelope: dict[str, Any], kind: str, error: str
 ) -> None:
     answer = explained(lab_in_use(), participant, envelope)
@@ -316,7 +316,7 @@ def test_a_right_is_named_although_something_else_stands_in_the_way(
 
 
 @pytest.mark.parametrize("message", [b"", b"[]", b"#stream-1#data", b'{"kind":5}', b"{}"])
-def test_what_is_no_envelope_has_no_kind(message: bytes) -> None:
+def test_an_invalid_envelope_is_explained_without_a_kind(message: bytes) -> None:
     answer = explained(lab_in_use(), "alice", message)
     assert (answer["kind"], answer["error"], answer["source"], answer["nearest"]) == (
         None,
@@ -326,7 +326,7 @@ def test_what_is_no_envelope_has_no_kind(message: bytes) -> None:
     )
 
 
-def test_who_was_removed_may_send_nothing() -> None:
+def test_a_removed_participant_may_send_nothing() -> None:
     answer = explained(lab_in_use(), "eve", {"kind": "chat", "payload": {"text": "hi"}})
     assert (answer["allowed"], answer["error"]) == (False, "unauthorized")
     assert "'eve' was removed" in answer["reason"]
@@ -340,19 +340,19 @@ def test_reasons_are_sentences(to: str) -> None:
     assert reason == ("'alice' owns 'stream-1'" if to == "owns" else "'bob' is an authorised writer of 'stream-1'")
 
 
-def test_who_manages_streams_is_told_by_what() -> None:
+def test_a_manager_of_streams_gets_the_capability() -> None:
     answer = explained(lab_in_use(), "dora", {"kind": "stream/complete", "payload": {"stream_id": "stream-1"}})
     assert answer["reason"] == 'allowed by {"kind":"stream/manage"}'
 
 
-def test_who_is_absent_is_explained_as_if_it_were_there() -> None:
+def test_an_absent_participant_is_explained_as_if_present() -> None:
     lab = lab_in_use()
     answer = explained(lab, "fred", {"kind": "stream/request", "payload": {"target": ["fred", "bob"]}})
     assert (answer["allowed"], "fred" in lab.state.present) == (True, False)
     assert not explained(lab, "fred", {"kind": "stream/request", "payload": {"target": ["dora"]}})["allowed"]
 
 
-def test_who_is_here_without_a_token_is_explained_as_such() -> None:
+def test_an_anonymous_participant_is_explained_as_such() -> None:
     lab = MemorySpace(participants={"alice": None}, allow_anonymous=True)
     lab.connect().send(kind="system/join", participant="guest")
     lab.join("alice")
@@ -361,8 +361,8 @@ def test_who_is_here_without_a_token_is_explained_as_such() -> None:
     assert not explained(lab, "alice", again)["allowed"]
 
 
-def test_a_grant_that_is_due_allows_nothing_before_the_next_tick() -> None:
-    """A post settles what is due before it is looked at; a question says the same and settles nothing."""
+def test_an_expired_grant_allows_nothing_before_the_next_tick() -> None:
+    """A post first ends what has expired; an explanation gives the same answer and ends nothing."""
     lab = MemorySpace(participants={"alice": [{"kind": "*"}], "bob": []})
     alice = lab.join("alice")
     for name, kind, end in (("g-1", "memo", {"timeout_seconds": 10}), ("g-2", "note", {"timeout_seconds": 20})):
@@ -382,7 +382,7 @@ def test_a_grant_that_is_due_allows_nothing_before_the_next_tick() -> None:
     assert lab.state.grant_ends == {}
 
 
-def test_actions_leave_out_what_a_grant_that_is_due_allowed() -> None:
+def test_actions_omit_what_an_expired_grant_allowed() -> None:
     lab = MemorySpace(participants={"alice": [{"kind": "*"}], "bob": []})
     granted = {"recipient": "bob", "capabilities": [{"kind": "chat"}], "timeout_seconds": 10}
     lab.join("alice").send(kind="capability/grant", payload=granted)

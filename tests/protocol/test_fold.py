@@ -1,4 +1,4 @@
-"""What each record makes of a state, and that this never changes unnoticed."""
+"""The effect of each record on a state. A change of these effects needs a new fold version."""
 
 import hashlib
 from pathlib import Path
@@ -12,17 +12,17 @@ from mew.testing import MemorySpace
 from tests.protocol.states import plain, rich_state
 
 JOURNAL = Path(__file__).parent / "golden_journal.jsonl"
-"""A small history with every kind of record in it; never to be changed, only added to under another name."""
+"""A small history with every kind of record. Never change it; add another file instead."""
 PROPOSALS = JOURNAL.with_name("golden_proposals.jsonl")
-"""Another one, with every end of a proposal and of a grant in it."""
+"""A history with every end of a proposal and of a grant."""
 DIGESTS = {
     1: "76a5a185d75e8bf8d3b1bf55a55291522f323354ddd04de1f54f1de299a576c9",
     2: "c0863d07c1f4ff92329d619352f39124e5dce42dfe3347f2d80d703f702648a0",
 }
 DIGESTS_OF_PROPOSALS = {2: "e6f5e7292d7cae736b2fdffa9b1d1b862d47c1a911e4e1433395594c526d6404"}
-"""Fold version → what the golden journal folds to. Another fold is another version: add a line, keep the old."""
+"""Digest of the state of the golden journal, by fold version. Add a line for a new version, and keep the old ones."""
 CHECKPOINT_1 = JOURNAL.with_name("golden_checkpoint_1.json")
-"""The checkpoint that fold version 1 made of it; likewise never to be changed."""
+"""The checkpoint that fold version 1 created from it. Never change it."""
 ALL = [{"kind": "*"}]
 
 
@@ -32,7 +32,7 @@ def golden_journal(file: Path = JOURNAL) -> list[Record]:
 
 
 @pytest.mark.parametrize(("file", "digests"), [(JOURNAL, DIGESTS), (PROPOSALS, DIGESTS_OF_PROPOSALS)])
-def test_a_changed_fold_has_another_version(file: Path, digests: dict[int, str]) -> None:
+def test_a_changed_fold_has_a_new_version(file: Path, digests: dict[int, str]) -> None:
     state, digest = SpaceState(space_id="golden"), hashlib.sha256()
     for record in golden_journal(file):
         state = fold(state, record)
@@ -40,7 +40,7 @@ def test_a_changed_fold_has_another_version(file: Path, digests: dict[int, str])
     assert digest.hexdigest() == digests[FOLD_VERSION], "the fold has changed: raise FOLD_VERSION"
 
 
-def test_the_golden_journal_has_every_record_that_changes_a_state() -> None:
+def test_the_golden_journals_have_every_record_that_changes_a_state() -> None:
     journal = [*golden_journal(), *golden_journal(PROPOSALS)]
     relayed = {
         (record.participant == "system:gateway", record.kind)
@@ -69,7 +69,7 @@ def test_the_golden_journal_has_every_record_that_changes_a_state() -> None:
         "an event of a later version",
     ],
 )
-def test_a_remark_moves_position_and_time_and_nothing_else(event: str) -> None:
+def test_a_record_without_an_effect_changes_only_position_and_time(event: str) -> None:
     state = rich_state()
     before = plain(state)
     after = plain(
@@ -78,14 +78,14 @@ def test_a_remark_moves_position_and_time_and_nothing_else(event: str) -> None:
     assert after == {**before, "position": 900, "time": before["time"] + 5}
 
 
-def test_a_checkpoint_replaces_whatever_was_before_it() -> None:
+def test_a_checkpoint_replaces_the_previous_state() -> None:
     state = rich_state()
     checkpoint = Record(state.position, state.time, records.CHECKPOINT, "system:gateway", payload=snapshot(state))
     elsewhere = SpaceState(space_id="lab", stream_count=99, kicked={"zoe": None})
     assert plain(fold(elsewhere, checkpoint)) == plain(state)
 
 
-def test_a_checkpoints_own_position_and_time_count() -> None:
+def test_the_position_and_time_of_a_checkpoint_apply() -> None:
     state = rich_state()
     later = Record(state.position + 1, state.time + 7, records.CHECKPOINT, "system:gateway", payload=snapshot(state))
     after = fold(SpaceState(space_id="lab"), later)
@@ -93,19 +93,19 @@ def test_a_checkpoints_own_position_and_time_count() -> None:
 
 
 def checkpoint_of_version_1() -> Record:
-    """What a gateway of that version made of the golden journal."""
+    """The checkpoint that a gateway of that version created from the golden journal."""
     text = CHECKPOINT_1.read_bytes().strip()
     return Record(77, 2**52, records.CHECKPOINT, "system:gateway", payload=text)
 
 
-def test_a_checkpoint_of_the_first_fold_is_read_and_keeps_what_it_does_not_tell() -> None:
+def test_a_checkpoint_of_the_first_fold_keeps_the_fields_that_it_omits() -> None:
     folded = SpaceState(space_id="golden")
     for record in golden_journal():
         folded = fold(folded, record)
     expected = plain(folded) | {"position": 77, "time": 2**52}
     assert plain(fold(folded, checkpoint_of_version_1())) == expected
-    begun = fold(SpaceState(space_id="golden"), checkpoint_of_version_1())
-    assert plain(begun) == {**expected, "configuration": ""}
+    restored = fold(SpaceState(space_id="golden"), checkpoint_of_version_1())
+    assert plain(restored) == {**expected, "configuration": ""}
 
 
 def other_fold() -> Record:
@@ -113,19 +113,19 @@ def other_fold() -> Record:
     return Record(900, 2**52, records.CHECKPOINT, "system:gateway", payload=text)
 
 
-def test_a_checkpoint_of_another_fold_says_nothing_to_a_state_that_was_folded() -> None:
+def test_a_checkpoint_of_another_fold_is_ignored_within_a_history() -> None:
     state = SpaceState(space_id="lab", position=0, stream_count=99)
     after = fold(state, other_fold())
     assert after is state
     assert (after.position, after.time, after.stream_count, after.streams) == (900, 2**52, 99, {})
 
 
-def test_a_checkpoint_of_another_fold_is_nothing_to_begin_with() -> None:
-    with pytest.raises(SnapshotVersionError, match=f"version 0; this program folds as version {FOLD_VERSION}"):
+def test_a_history_cannot_begin_with_a_checkpoint_of_another_fold() -> None:
+    with pytest.raises(SnapshotVersionError):
         fold(SpaceState(space_id="lab"), other_fold())
 
 
-def test_only_the_gateways_own_word_opens_a_stream() -> None:
+def test_only_the_gateway_opens_a_stream() -> None:
     lab = MemorySpace(participants={"alice": ALL})
     lab.join("alice").send(kind="stream/open", payload={"stream_id": "stream-1", "owner": "alice", "created": "x"})
     assert lab.records[-1].kind == "stream/open"
@@ -139,7 +139,7 @@ def test_frames_are_numbered_from_one() -> None:
     assert state.frames == {"moves": 4}
 
 
-def test_an_ended_stream_leaves_nothing_behind_but_its_name() -> None:
+def test_an_ended_stream_leaves_only_its_name() -> None:
     lab = MemorySpace(participants={"alice": ALL})
     alice = lab.join("alice")
     alice.send(kind="stream/announce", payload={"formats": [{"id": "x"}], "desired_id": "moves"})
@@ -151,7 +151,7 @@ def test_an_ended_stream_leaves_nothing_behind_but_its_name() -> None:
     assert lab.state.desired_ids == {"moves": None}
 
 
-def test_what_an_anonymous_participant_had_ends_with_its_leaving() -> None:
+def test_the_leave_of_an_anonymous_participant_ends_its_grants() -> None:
     lab = MemorySpace(participants={"alice": ALL}, allow_anonymous=True)
     alice, guest = lab.join("alice"), lab.connect()
     guest.send(type="join", participantId="guest")
@@ -164,7 +164,7 @@ def test_what_an_anonymous_participant_had_ends_with_its_leaving() -> None:
     assert not any("guest" in table for table in tables)
 
 
-def test_revoking_all_that_was_granted_leaves_no_empty_entry() -> None:
+def test_revoking_all_grants_leaves_no_empty_entry() -> None:
     lab = MemorySpace(participants={"alice": ALL, "bob": None})
     alice = lab.join("alice")
     before = plain(lab.state)
@@ -174,7 +174,7 @@ def test_revoking_all_that_was_granted_leaves_no_empty_entry() -> None:
     assert (after["grants"], after["revoked"]) == (before["grants"], before["revoked"]) == ({}, {})
 
 
-def test_revoking_twice_keeps_one_mark() -> None:
+def test_revoking_twice_keeps_one_entry() -> None:
     lab = MemorySpace(participants={"alice": ALL, "bob": [{"kind": "mcp/request"}, {"kind": "mcp/request"}]})
     alice = lab.join("alice")
     for _ in range(2):
@@ -182,7 +182,7 @@ def test_revoking_twice_keeps_one_mark() -> None:
     assert lab.state.revoked == {"bob": (b'{"kind":"mcp/request"}',)}
 
 
-def test_nobody_lifts_their_own_pause() -> None:
+def test_a_participant_cannot_end_its_own_pause() -> None:
     lab = MemorySpace(participants={"alice": ALL, "bob": ALL})
     alice, bob = lab.join("alice"), lab.join("bob")
     alice.send(kind="participant/pause", to=["bob"], payload={})
@@ -193,7 +193,7 @@ def test_nobody_lifts_their_own_pause() -> None:
     assert lab.state.paused == {}
 
 
-def test_an_invitation_after_a_kick_starts_afresh() -> None:
+def test_an_invitation_after_a_kick_starts_with_new_capabilities() -> None:
     lab = MemorySpace(participants={"alice": ALL, "bob": [{"kind": "mcp/request"}]})
     alice = lab.join("alice")
     alice.send(kind="capability/grant", payload={"recipient": "bob", "capabilities": [{"kind": "stream/*"}]})
@@ -206,7 +206,7 @@ def test_an_invitation_after_a_kick_starts_afresh() -> None:
     assert patterns == [{"kind": "mcp/request"}, {"kind": "mcp/response"}]
 
 
-def test_a_second_shut_down_does_not_put_off_the_first() -> None:
+def test_a_second_shutdown_does_not_delay_the_first() -> None:
     lab = MemorySpace(participants={"alice": ALL, "bob": None})
     alice, bob = lab.join("alice"), lab.join("bob")
     for _ in range(2):
@@ -215,7 +215,7 @@ def test_a_second_shut_down_does_not_put_off_the_first() -> None:
     assert bob.closed == 1000
 
 
-def test_a_shut_down_whose_time_is_over_does_not_hold_back_the_next() -> None:
+def test_a_finished_shutdown_does_not_delay_the_next() -> None:
     lab = MemorySpace(participants={"alice": ALL, "bob": None})
     alice, bob = lab.join("alice"), lab.join("bob")
     for _ in range(2):
@@ -227,7 +227,7 @@ def test_a_shut_down_whose_time_is_over_does_not_hold_back_the_next() -> None:
     assert bob.closed == 1000
 
 
-def test_a_socket_that_follows_a_shut_down_one_stays_though_the_log_never_left() -> None:
+def test_a_socket_after_a_shut_down_one_stays_if_the_output_log_never_left() -> None:
     lab = MemorySpace(participants={"alice": ALL, "bob": None}, output_logs=frozenset({"bob"}))
     alice, bob = lab.join("alice"), lab.join("bob")
     alice.send(kind="participant/shutdown", to=["bob"], payload={})

@@ -1,4 +1,4 @@
-"""Formats: what may be declared, what is never fetched, and what validating may cost."""
+"""Formats: what may be declared, that nothing is fetched, and the limits of validation."""
 
 import os
 import re
@@ -78,13 +78,13 @@ def was_called(listener: socket.socket) -> bool:
     return True
 
 
-def test_the_listener_would_notice_a_call(listener: socket.socket) -> None:
+def test_the_listener_detects_a_connection(listener: socket.socket) -> None:
     with socket.create_connection(listener.getsockname()):
         assert was_called(listener)
 
 
 @pytest.mark.parametrize("schema", REFERRING)
-def test_a_schema_that_refers_to_an_address_is_refused_and_nobody_is_called(
+def test_a_schema_that_refers_to_an_address_is_refused_without_a_connection(
     listener: socket.socket, schema: dict[str, Any]
 ) -> None:
     host, port = listener.getsockname()
@@ -95,7 +95,7 @@ def test_a_schema_that_refers_to_an_address_is_refused_and_nobody_is_called(
 
 @pytest.fixture
 def schema_file(tmp_path: Path) -> Path:
-    """A schema that was last read long ago, so that reading it would leave a trace."""
+    """A schema file with an old access time, so that a read would change it."""
     file = tmp_path / "schema.json"
     file.write_text('{"$defs":{"a":{"$dynamicAnchor":"a"}}}')
     os.utime(file, ns=(0, file.stat().st_mtime_ns))
@@ -111,11 +111,11 @@ def test_a_schema_that_refers_to_a_file_is_refused_and_the_file_is_not_read(
     assert schema_file.stat().st_atime_ns == 0
 
 
-def test_the_validator_would_have_read_the_file(schema_file: Path) -> None:
+def test_the_access_time_detects_a_read(schema_file: Path) -> None:
     assert jsonschema_rs.Draft202012Validator({"$ref": schema_file.as_uri()}).is_valid("anything")
 
 
-def test_an_id_of_ones_own_is_no_address(listener: socket.socket) -> None:
+def test_the_id_of_a_schema_is_not_fetched(listener: socket.socket) -> None:
     host, port = listener.getsockname()
     own = {"$id": f"http://{host}:{port}/own", "$defs": {"a": {"type": "string"}}, "items": {"$ref": "#/$defs/a"}}
     assert fits(own, ["a"])
@@ -131,14 +131,14 @@ def test_an_id_of_ones_own_is_no_address(listener: socket.socket) -> None:
         {"default": {"$ref": "file:///nowhere"}},
     ],
 )
-def test_what_only_looks_like_a_reference_is_none(schema: dict[str, Any]) -> None:
+def test_values_that_resemble_references_are_accepted(schema: dict[str, Any]) -> None:
     assert declared(schema).by_id["f"].validator is not None
 
 
 @pytest.mark.parametrize(
     "uri", ["https://json-schema.org/draft/2020-12/schema", "http://json-schema.org/draft-07/schema#"]
 )
-def test_the_validators_own_schemas_are_outside_too(uri: str) -> None:
+def test_references_to_meta_schemas_are_refused(uri: str) -> None:
     with pytest.raises(InvalidFormat):
         declared({"items": {"$ref": uri}})
 
@@ -148,14 +148,14 @@ def test_the_validators_own_schemas_are_outside_too(uri: str) -> None:
 
 @pytest.mark.parametrize("value", [None, {}, "text", 7, True])
 def test_formats_are_an_array(value: Any) -> None:
-    with pytest.raises(InvalidEnvelope, match="must be an array"):
+    with pytest.raises(InvalidEnvelope):
         read_formats(value, MOST)
 
 
-def test_sixty_four_formats_are_allowed_and_no_more() -> None:
+def test_sixty_four_formats_are_allowed() -> None:
     many = [{"id": f"f{number}"} for number in range(MOST)]
     assert len(read_formats(many, MOST).by_id) == MOST
-    with pytest.raises(InvalidFormat, match="65 formats; at most 64"):
+    with pytest.raises(InvalidFormat):
         read_formats([*many, {"id": "more"}], MOST)
 
 
@@ -173,12 +173,12 @@ def test_sixty_four_formats_are_allowed_and_no_more() -> None:
         ([{"id": "a", "schema": 7}], r"formats\[0\]\.schema` is not a usable"),
     ],
 )
-def test_a_refusal_names_what_is_wrong(value: Any, why: str) -> None:
+def test_a_refusal_names_the_invalid_value(value: Any, why: str) -> None:
     with pytest.raises(InvalidFormat, match=why):
         read_formats(value, MOST)
 
 
-def test_of_what_the_validator_says_the_first_line_is_passed_on() -> None:
+def test_a_refusal_quotes_the_first_line_of_the_validator() -> None:
     with pytest.raises(InvalidFormat) as refused:
         declared({"type": 12})
     assert refused.value.message.startswith(
@@ -187,12 +187,12 @@ def test_of_what_the_validator_says_the_first_line_is_passed_on() -> None:
     assert "\n" not in refused.value.message
 
 
-def test_a_schema_may_have_so_many_bytes() -> None:
+def test_a_schema_has_a_maximum_size() -> None:
     frame = len(raw_json.encode_json({"title": ""}))
     assert declared({"title": "x" * (SCHEMA_BYTES - frame)}).by_id
-    with pytest.raises(InvalidFormat, match="over 65536 bytes"):
+    with pytest.raises(InvalidFormat):
         declared({"title": "x" * (SCHEMA_BYTES - frame + 1)})
-    with pytest.raises(InvalidFormat, match="over 65536 bytes"):
+    with pytest.raises(InvalidFormat):
         declared({"title": "ä" * (SCHEMA_BYTES // 2)})
 
 
@@ -217,8 +217,8 @@ def test_a_schema_may_allow_nothing() -> None:
 
 @pytest.mark.parametrize("pattern", [r"(?=a)", r"(?!a)b", r"(?<=a)b", r"(?<!a)b", r"(a)\1", r"(?P<x>a)(?P=x)", "(?>a)"])
 @pytest.mark.parametrize("place", ["pattern", "patternProperties"])
-def test_a_pattern_that_could_backtrack_is_refused(place: str, pattern: str) -> None:
-    with pytest.raises(InvalidFormat, match="not a usable JSON Schema"):
+def test_a_pattern_that_needs_backtracking_is_refused(place: str, pattern: str) -> None:
+    with pytest.raises(InvalidFormat):
         declared({place: pattern if place == "pattern" else {pattern: True}})
 
 
@@ -230,15 +230,15 @@ def test_patterns_take_linear_time(pattern: str) -> None:
 
 
 @pytest.mark.parametrize("pattern", ["a{50000}", "a{1000000}", "((a{1000}){1000}){1000}"])
-def test_a_pattern_that_would_fill_the_memory_is_refused(pattern: str) -> None:
+def test_a_pattern_that_needs_too_much_memory_is_refused(pattern: str) -> None:
     with pytest.raises(InvalidFormat):
         declared({"pattern": pattern})
 
 
-# What validating may cost
+# The limits of validation
 
 
-def test_schemas_that_refer_to_themselves_are_followed_as_deep_as_content_goes() -> None:
+def test_recursive_schemas_are_followed_to_the_depth_of_the_content() -> None:
     tree = {"type": "object", "properties": {"left": {"$ref": "#"}, "right": {"$ref": "#"}}}
     deep: Any = 7
     for _ in range(120):
@@ -250,13 +250,13 @@ def test_schemas_that_refer_to_themselves_are_followed_as_deep_as_content_goes()
 @pytest.mark.parametrize(
     "schema", [{"$ref": "#"}, {"allOf": [{"$ref": "#"}]}, {"items": {"oneOf": [{"$ref": "#"}] * 2}}]
 )
-def test_schemas_that_never_end_are_refused(schema: dict[str, Any]) -> None:
-    with pytest.raises(InvalidFormat, match="cannot be used"):
+def test_endlessly_recursive_schemas_are_refused(schema: dict[str, Any]) -> None:
+    with pytest.raises(InvalidFormat):
         declared(schema)
 
 
 @pytest.mark.parametrize("content", [7, "x", [1, "x"], {"a": {"b": "x"}}])
-def test_it_is_said_where_content_does_not_fit(content: Any) -> None:
+def test_a_violation_names_its_place_in_the_content(content: Any) -> None:
     schema = {"type": ["array", "object"], "items": {"type": "integer"}, "properties": {"a": {"maxProperties": 0}}}
     format_ = declared(schema).by_id["f"]
     with pytest.raises(SchemaViolation, match="content does not fit 'f' at '/") as refused:
@@ -265,7 +265,7 @@ def test_it_is_said_where_content_does_not_fit(content: Any) -> None:
     assert refused.value.parts == {"format_id": "f", "path": path}
 
 
-def test_content_that_is_large_is_refused_quickly_and_without_detail() -> None:
+def test_large_content_is_refused_quickly_and_without_details() -> None:
     format_ = declared({"anyOf": [{"items": {"type": "string"}}, {"items": {"type": "null"}}]}).by_id["f"]
     began = perf_counter()
     with pytest.raises(SchemaViolation) as refused:
@@ -274,7 +274,7 @@ def test_content_that_is_large_is_refused_quickly_and_without_detail() -> None:
     assert refused.value.parts == {"format_id": "f"}
 
 
-def test_content_that_would_take_long_to_check_is_refused_unread() -> None:
+def test_content_that_takes_too_long_to_check_is_refused_without_a_check() -> None:
     format_ = declared({"items": {"anyOf": [{"const": number} for number in range(600)]}}).by_id["f"]
     check(format_, [0] * 1_000)
     began = perf_counter()
@@ -284,7 +284,7 @@ def test_content_that_would_take_long_to_check_is_refused_unread() -> None:
     assert refused.value.parts == {"format_id": "f"}
 
 
-def test_so_many_steps_may_be_taken_for_so_many_bytes() -> None:
+def test_the_number_of_steps_depends_on_the_number_of_bytes() -> None:
     anything = jsonschema_rs.Draft202012Validator(True)
     format_ = FormatDescriptor("f", anything, weight=1_024)
     check_fits(format_, "x", APPLICATIONS // 1_024)
@@ -293,8 +293,8 @@ def test_so_many_steps_may_be_taken_for_so_many_bytes() -> None:
 
 
 @pytest.mark.parametrize(("schema_bytes", "described"), [(15 * 1_024 - 512, True), (15 * 1_024 - 511, False)])
-def test_it_is_said_where_unless_that_means_copying_sixteen_megabytes(schema_bytes: int, described: bool) -> None:
-    """1,024 bytes against one subschema: each makes an error with the schema, the content and 512 bytes more."""
+def test_a_violation_names_its_place_unless_this_copies_sixteen_megabytes(schema_bytes: int, described: bool) -> None:
+    """1,024 bytes against one subschema: each error has the schema, the content and 512 more bytes."""
     assert FormatDescriptor("f", None, schema_bytes, subschemas=1).describes(1_024) is described
 
 
@@ -310,22 +310,22 @@ KEYWORDS = st.sampled_from(
 
 @given(schema=JSON | st.dictionaries(KEYWORDS, JSON | st.just("#") | st.just("string"), max_size=3), content=JSON)
 @examples(60)
-def test_whatever_is_declared_is_refused_or_works(schema: Any, content: Any) -> None:
+def test_a_declared_format_is_refused_or_works(schema: Any, content: Any) -> None:
     try:
         check(declared(schema).choose(None), content)
     except ProtocolError as refusal:
         assert refusal.code in {"invalid_format", "schema_violation"}
 
 
-# Which format
+# The choice of a format
 
 
-def test_a_stream_without_formats_takes_any() -> None:
+def test_a_stream_without_formats_accepts_any_content() -> None:
     assert Formats().choose("whatever") is None
     assert Formats().choose(None) is None
 
 
-def test_one_format_need_not_be_named_and_several_must() -> None:
+def test_a_single_format_may_be_omitted_and_one_of_several_must_be_named() -> None:
     one, two = read_formats([{"id": "a"}], MOST), read_formats([{"id": "a"}, {"id": "b"}], MOST)
     assert one.choose(None) is one.by_id["a"]
     assert two.choose("b") is two.by_id["b"]
@@ -335,7 +335,7 @@ def test_one_format_need_not_be_named_and_several_must() -> None:
         assert refused.value.parts == {"formats": list(formats.by_id)}
 
 
-def test_content_with_remote_numbers_is_checked_only_where_it_is_small() -> None:
+def test_content_with_extreme_numbers_is_checked_only_if_small() -> None:
     (format_,) = read_formats([{"id": "f", "schema": {"items": {"enum": [5, 1e-300, [1e300]]}}}], 1).by_id.values()
     size = APPLICATIONS // format_.remote_weight
     work = Work()
@@ -346,7 +346,7 @@ def test_content_with_remote_numbers_is_checked_only_where_it_is_small() -> None
     check_fits(format_, [5], size + 1)
 
 
-def test_a_long_text_beside_items_that_must_differ_is_no_hindrance() -> None:
+def test_a_long_text_beside_unique_items_is_accepted() -> None:
     schema = {"properties": {"tags": {"uniqueItems": True}}}
     format_ = read_formats([{"id": "f", "schema": schema}], 1).by_id["f"]
     content = {"image": "x" * 7_000_000, "tags": ["a", "b"]}
@@ -358,7 +358,7 @@ def test_a_long_text_beside_items_that_must_differ_is_no_hindrance() -> None:
 @pytest.mark.parametrize(
     ("item", "most"), [("x", 400_000), (0.5, 35_000), (1e-300, 2_000)], ids=["plain", "fractions", "remote"]
 )
-def test_items_that_must_differ_are_checked_only_where_that_is_quick(item: Any, most: int) -> None:
+def test_unique_items_are_checked_only_if_that_is_fast(item: Any, most: int) -> None:
     format_ = read_formats([{"id": "f", "schema": {"items": {"uniqueItems": True}}}], 1).by_id["f"]
     content, work = [[item, 1]], Work()
     check_fits(format_, content, most, work)

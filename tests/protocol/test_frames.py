@@ -1,4 +1,4 @@
-"""Frames: built, recognised and taken apart."""
+"""Frames: building, recognition and parsing."""
 
 import pytest
 from hypothesis import given
@@ -9,7 +9,7 @@ from mew.protocol.frames import build_frame, frame_body, frame_header, is_frame,
 
 
 @given(stream_id=st.text(min_size=1).filter(lambda text: "#" not in text), payload=st.binary())
-def test_a_frame_that_was_built_is_taken_apart_again(stream_id: str, payload: bytes) -> None:
+def test_a_built_frame_is_parsed_again(stream_id: str, payload: bytes) -> None:
     message = build_frame(stream_id, payload)
     assert is_frame(message)
     assert message.startswith(frame_header(stream_id))
@@ -17,13 +17,13 @@ def test_a_frame_that_was_built_is_taken_apart_again(stream_id: str, payload: by
 
 
 @given(message=st.binary())
-def test_the_first_byte_alone_makes_a_frame(message: bytes) -> None:
+def test_the_first_byte_distinguishes_a_frame(message: bytes) -> None:
     assert is_frame(message) == message.startswith(b"#")
 
 
 @given(rest=st.binary())
-def test_splitting_either_gives_a_name_or_refuses(rest: bytes) -> None:
-    """Whatever the bytes; a name that is no UTF-8 is still a name, though no stream's."""
+def test_parsing_returns_a_name_or_refuses(rest: bytes) -> None:
+    """This holds for all bytes. A name that is not UTF-8 is still a name, although no stream has it."""
     try:
         stream_id, payload = split_frame(b"#" + rest)
     except InvalidEnvelope as refusal:
@@ -37,7 +37,7 @@ def test_splitting_either_gives_a_name_or_refuses(rest: bytes) -> None:
 @pytest.mark.parametrize(
     ("message", "why"), [(b"#", "second"), (b"#a", "second"), (b"##", "empty"), (b"##a#", "empty")]
 )
-def test_a_frame_has_a_name_between_two_marks(message: bytes, why: str) -> None:
+def test_a_frame_has_a_name_between_two_hash_signs(message: bytes, why: str) -> None:
     with pytest.raises(InvalidEnvelope, match=why):
         split_frame(message)
 

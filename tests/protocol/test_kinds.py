@@ -1,4 +1,4 @@
-"""The protocol's words fit together."""
+"""The kinds of the protocol are consistent."""
 
 import pytest
 
@@ -9,13 +9,13 @@ def constants() -> set[str]:
     return {value for name, value in vars(kinds).items() if name.isupper() and isinstance(value, str)}
 
 
-def test_every_kind_with_a_name_is_among_all_kinds() -> None:
+def test_every_named_kind_is_in_the_set_of_all_kinds() -> None:
     not_kinds = {kinds.GATEWAY, kinds.PROTOCOL, kinds.STREAM_MANAGE, kinds.PROPOSAL_FIELD}
     assert constants() - not_kinds <= kinds.KINDS
     assert not kinds.KINDS & not_kinds
 
 
-def test_all_kinds_are_these() -> None:
+def test_the_set_of_all_kinds_is_complete() -> None:
     by_area: dict[str, set[str]] = {}
     for kind in kinds.KINDS:
         area, _, word = kind.partition("/")
@@ -38,22 +38,22 @@ def test_all_kinds_are_these() -> None:
 @pytest.mark.parametrize(
     "kind", ["system/welcome", "system/", "system/join/x", "stream/ready", "space/invite-ack", "mcp/proposal-closed"]
 )
-def test_the_gateways_kinds_are_reserved(kind: str) -> None:
+def test_kinds_of_the_gateway_are_reserved(kind: str) -> None:
     assert kinds.is_reserved_kind(kind)
 
 
 @pytest.mark.parametrize("kind", ["system/join", "system/heartbeat", "system", "systems/x", "stream/open", "chat", "x"])
-def test_other_kinds_are_not(kind: str) -> None:
+def test_other_kinds_are_not_reserved(kind: str) -> None:
     assert not kinds.is_reserved_kind(kind)
 
 
-def test_a_kind_is_only_relayed_or_consumed_or_acted_upon() -> None:
+def test_a_kind_is_relayed_or_consumed_or_handled() -> None:
     assert kinds.RELAYED_ONLY.isdisjoint(kinds.CONSUMED_KINDS | kinds.RESERVED | kinds.ENDINGS)
     assert kinds.CONSUMED_KINDS.isdisjoint(kinds.RESERVED | kinds.ENDINGS)
     assert not any(map(kinds.is_reserved_kind, kinds.RELAYED_ONLY | kinds.CONSUMED_KINDS | kinds.ALLOWED_WHILE_PAUSED))
 
 
-def test_a_pause_leaves_these() -> None:
+def test_these_kinds_are_allowed_during_a_pause() -> None:
     allowed = {
         "participant/status",
         "participant/resume",

@@ -1,4 +1,4 @@
-"""Rates: what may come at once, what a second, and how often errors are told."""
+"""Rates: the burst, the number per second, and how often errors are sent."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -32,7 +32,7 @@ def test_a_bucket_fills_by_its_rate_up_to_its_burst() -> None:
     assert taken(bucket, 10) == 5
 
 
-def test_a_bucket_counts_every_moment_once() -> None:
+def test_a_bucket_counts_each_period_once() -> None:
     bucket = Bucket(1, 1, 0)
     assert bucket.take()
     for _ in range(10):
@@ -42,7 +42,7 @@ def test_a_bucket_counts_every_moment_once() -> None:
 
 @examples(60)
 @given(st.integers(1, 50), st.integers(1, 20), st.lists(st.integers(0, SECOND), max_size=40))
-def test_to_spend_is_to_fill_and_to_take(rate: int, burst: int, steps: list[int]) -> None:
+def test_spending_fills_and_takes(rate: int, burst: int, steps: list[int]) -> None:
     one, other, now = Bucket(rate, burst, 0), Bucket(rate, burst, 0), 0
     for step in steps:
         now += step
@@ -52,7 +52,7 @@ def test_to_spend_is_to_fill_and_to_take(rate: int, burst: int, steps: list[int]
 
 @examples(60)
 @given(st.integers(1, 50), st.integers(1, 20), st.lists(st.integers(0, SECOND), max_size=40))
-def test_no_more_is_ever_taken_than_burst_and_rate_allow(rate: int, burst: int, steps: list[int]) -> None:
+def test_never_more_is_taken_than_burst_and_rate_allow(rate: int, burst: int, steps: list[int]) -> None:
     bucket, now, count = Bucket(rate, burst, 0), 0, 0
     for step in steps:
         now += step
@@ -61,13 +61,13 @@ def test_no_more_is_ever_taken_than_burst_and_rate_allow(rate: int, burst: int, 
         assert count <= burst + now * rate / SECOND + 1e-6
 
 
-def test_the_first_error_is_told_at_once_and_then_four_a_second() -> None:
+def test_the_first_error_is_sent_immediately_and_then_four_per_second() -> None:
     throttle = ErrorThrottle()
     results = [throttle.admit("s", "paused", now) for now in range(0, SECOND + 1, QUARTER // 5)]
     assert [result for result in results if result is not None] == [0, 4, 4, 4, 4]
 
 
-def test_the_count_of_suppressed_errors_starts_anew_once_told() -> None:
+def test_the_count_of_suppressed_errors_restarts_after_each_report() -> None:
     throttle = ErrorThrottle()
     assert throttle.admit("s", "paused", 0) == 0
     assert throttle.admit("s", "paused", QUARTER - 1) is None
@@ -75,14 +75,14 @@ def test_the_count_of_suppressed_errors_starts_anew_once_told() -> None:
     assert throttle.admit("s", "paused", 2 * QUARTER) == 0
 
 
-def test_streams_and_codes_are_throttled_apart() -> None:
+def test_streams_and_codes_are_throttled_separately() -> None:
     throttle = ErrorThrottle()
     for stream_id, code in [("s", "paused"), ("t", "paused"), ("s", "rate_limited")]:
         assert throttle.admit(stream_id, code, 0) == 0
         assert throttle.admit(stream_id, code, 1) is None
 
 
-def test_after_64_streams_and_codes_all_others_share_one_place() -> None:
+def test_after_64_streams_and_codes_all_others_share_one_entry() -> None:
     throttle = ErrorThrottle()
     for number in range(KEYS_PER_PARTICIPANT):
         assert throttle.admit(f"s{number}", "paused", 0) == 0
@@ -92,7 +92,7 @@ def test_after_64_streams_and_codes_all_others_share_one_place() -> None:
     assert throttle.admit("a third", "rate_limited", QUARTER) == 1
 
 
-def test_what_is_charged_is_spent_whether_it_is_there_or_not() -> None:
+def test_a_charge_may_make_the_balance_negative() -> None:
     bucket = Bucket(10, 5, 0)
     bucket.charge(0, 4)
     assert bucket.wait(0) == 0

@@ -1,4 +1,4 @@
-"""Of capabilities that do not fit, the one that fits the longest way, and what is wrong with it in words."""
+"""The nearest miss: of the capabilities that do not match, the one that matches most, and the difference as text."""
 
 from typing import Any
 
@@ -31,7 +31,7 @@ def why(pattern: dict[str, Any], envelope: Envelope) -> str:
     return miss.why
 
 
-def test_nothing_is_near_where_nothing_is_held() -> None:
+def test_without_capabilities_there_is_no_nearest_one() -> None:
     assert nearest([], sent("chat")) is None
 
 
@@ -49,7 +49,7 @@ def test_nothing_is_near_where_nothing_is_held() -> None:
         ),
     ],
 )
-def test_a_kind_that_differs_is_put_beside_the_other(pattern: str, kind: str, sentence: str) -> None:
+def test_a_different_kind_is_shown_with_the_expected_one(pattern: str, kind: str, sentence: str) -> None:
     assert why({"kind": pattern}, sent(kind)) == sentence
 
 
@@ -63,7 +63,7 @@ def test_a_kind_that_differs_is_put_beside_the_other(pattern: str, kind: str, se
         ([], ("bob",), "to: 'bob' is none of []"),
     ],
 )
-def test_a_recipient_that_does_not_fit_is_named(pattern: Any, to: tuple[str, ...], sentence: str) -> None:
+def test_a_recipient_that_does_not_match_is_named(pattern: Any, to: tuple[str, ...], sentence: str) -> None:
     assert why({"kind": "chat", "to": pattern, "payload": {"x": 1}}, sent("chat", to=to)) == sentence
 
 
@@ -88,7 +88,7 @@ def test_a_recipient_that_does_not_fit_is_named(pattern: Any, to: tuple[str, ...
         ({"a": 1, "b": 2, "c": 3}, {"a": 1, "b": 0, "c": 0}, "payload.b: 0 is not 2"),
     ],
 )
-def test_the_first_part_of_a_payload_that_does_not_fit_is_named(
+def test_the_first_part_of_a_payload_that_does_not_match_is_named(
     pattern: dict[str, Any], payload: dict[str, Any], sentence: str
 ) -> None:
     assert why({"kind": "chat", "payload": pattern}, sent("chat", payload)) == sentence
@@ -99,20 +99,20 @@ def test_the_first_part_of_a_payload_that_does_not_fit_is_named(
     [(LONG, "a"), ("a", LONG), ([LONG], "a"), (10**500, 1), (1, 10**500)],
     ids=lambda value: str(value)[:10],
 )
-def test_what_is_long_is_cut_short(pattern: Any, value: Any) -> None:
+def test_a_long_value_is_shortened(pattern: Any, value: Any) -> None:
     reason = why({"kind": "chat", "payload": {"x": pattern}}, sent("chat", {"x": value}))
     assert "…" in reason
     assert len(reason) <= QUOTED_LENGTH + 40
 
 
-def test_what_is_just_short_enough_is_quoted_whole() -> None:
+def test_a_value_of_the_maximum_length_is_quoted_in_full() -> None:
     fits = "a" * QUOTED_LENGTH
     assert why({"kind": "chat", "payload": {"x": fits}}, sent("chat", {"x": 1})) == f"payload.x: 1 is not '{fits}'"
     reason = why({"kind": "chat", "payload": {"x": fits + "a"}}, sent("chat", {"x": "b"}))
     assert reason == f"payload.x: 'b' is not '{fits}'…"
 
 
-def test_a_kind_that_fits_is_nearer_than_a_recipient_and_that_nearer_than_another_kind() -> None:
+def test_a_matching_kind_is_nearer_than_a_recipient_and_that_is_nearer_than_another_kind() -> None:
     patterns: list[dict[str, Any]] = [
         {"kind": "mcp/request"},
         {"kind": "chat", "to": "bob"},
@@ -137,7 +137,9 @@ def test_a_kind_that_fits_is_nearer_than_a_recipient_and_that_nearer_than_anothe
         (["chat", "note"], "mcp/request", 0),
     ],
 )
-def test_of_other_kinds_that_which_goes_along_furthest_is_nearest(patterns: list[str], kind: str, which: int) -> None:
+def test_of_other_kinds_the_one_with_the_longest_common_part_is_nearest(
+    patterns: list[str], kind: str, which: int
+) -> None:
     miss = nearest([{"kind": pattern} for pattern in patterns], sent(kind))
     assert miss is not None
     assert miss.capability.pattern["kind"] == patterns[which]
@@ -154,14 +156,14 @@ def test_of_other_kinds_that_which_goes_along_furthest_is_nearest(patterns: list
         ([{"a": 0, "b": 2}, {"a": 0, "e": {"d": 3}}, {"e": {"d": 3, "c": 0}, "b": 2}], 2),
     ],
 )
-def test_of_payloads_that_of_which_most_fits_is_nearest(payloads: list[dict[str, Any]], which: int) -> None:
+def test_of_payloads_the_one_with_most_matching_parts_is_nearest(payloads: list[dict[str, Any]], which: int) -> None:
     patterns = [{"kind": "chat", "payload": payload} for payload in payloads]
     miss = nearest(patterns, sent("chat", {"a": 1, "b": 2, "e": {"d": 3}}))
     assert miss is not None
     assert miss.capability.pattern["payload"] == payloads[which]
 
 
-def test_a_request_for_a_stream_may_be_near_as_either_of_its_kinds() -> None:
+def test_a_stream_request_is_compared_as_both_of_its_kinds() -> None:
     patterns: list[dict[str, Any]] = [{"kind": "chat"}, {"kind": "stream/manage", "to": "bob"}]
     miss = nearest(patterns, sent("stream/request"))
     assert miss is not None
@@ -175,14 +177,14 @@ def owned_and_sent(draw: st.DrawFn) -> tuple[list[Capability], Sent]:
 
 
 @examples(100)
-@example(  # a request for a stream is checked as `stream/manage`, too
+@example(  # a stream request is checked as `stream/manage`, too
     case=(
         [capability_of("stream/request", None, ""), capability_of("stream/manage", {"x": []}, None)],
         ("stream/request", {}, ()),
     )
 )
 @given(case=owned_and_sent())
-def test_whatever_does_not_fit_something_is_wrong_with_it(case: tuple[list[Capability], Sent]) -> None:
+def test_every_capability_that_does_not_match_has_a_difference(case: tuple[list[Capability], Sent]) -> None:
     owned, envelope = case
     if any(allows(capability, envelope) for capability in owned):
         return
@@ -199,7 +201,7 @@ def test_whatever_does_not_fit_something_is_wrong_with_it(case: tuple[list[Capab
     )
 
 
-def test_of_recipients_that_of_which_most_fit_are_nearest() -> None:
+def test_of_recipients_the_pattern_with_most_matches_is_nearest() -> None:
     patterns: list[dict[str, Any]] = [{"kind": "chat", "to": "bob"}, {"kind": "chat", "to": ["eve", "carol"]}]
     miss = nearest(patterns, sent("chat", to=("bob", "carol", "eve")))
     assert miss is not None
@@ -209,19 +211,19 @@ def test_of_recipients_that_of_which_most_fit_are_nearest() -> None:
 TOO_LONG = "y" * 65_537
 
 
-def test_a_text_that_is_too_long_to_be_tried_is_said_to_be() -> None:
+def test_a_text_that_is_too_long_to_match_is_named_as_such() -> None:
     envelope = sent("note", {"a": TOO_LONG}, (TOO_LONG,))
     reason = "has a string over 65536 characters, too long for a pattern with inner stars"
     assert why({"kind": "note", "payload": {"a": "*x*"}}, envelope) == f"`payload` {reason}"
     assert why({"kind": "note", "to": "*x*"}, envelope) == f"`to` {reason}"
 
 
-def test_a_part_that_is_too_long_to_be_tried_does_not_fit() -> None:
+def test_a_part_that_is_too_long_to_match_does_not_match() -> None:
     pattern = {"kind": "note", "payload": {"a": 1, "b": "*x*"}}
     assert why(pattern, sent("note", {"a": 2, "b": TOO_LONG})) == "payload.a: 2 is not 1"
 
 
-def test_where_comparing_takes_too_long_the_nearest_of_what_was_compared_is_told() -> None:
+def test_if_the_comparison_takes_too_long_the_nearest_so_far_is_returned() -> None:
     patterns = [{"kind": "note", "payload": {"a": f"*{n}*"}} for n in range(200)]
     miss = nearest(patterns, sent("note", {"a": TOO_LONG[1:]}))
     assert miss is not None

@@ -1,4 +1,4 @@
-"""The pattern language by itself: what fits, and that covering says no more than it knows."""
+"""The pattern language: matching, and that covering never claims too much."""
 
 import re
 from itertools import product
@@ -25,36 +25,36 @@ from tests.support.hypothesis_settings import examples
 
 
 def words(letters: str, longest: int) -> list[str]:
-    """Every text of these letters up to a length, the empty one included."""
+    """Every text of these letters up to a length, including the empty one."""
     return ["".join(characters) for length in range(longest + 1) for characters in product(letters, repeat=length)]
 
 
 def fits(pattern: Any, value: Any) -> bool:
-    """Whether `value` fits where it stands under a key, or its absence does."""
+    """Whether `value` or its absence under a key matches."""
     return compile_value({"k": pattern})({} if value is ABSENT else {"k": value}, Work())
 
 
 def members(matches: Any, universe: list[str]) -> int:
-    """The texts that match, as the bits of a number."""
+    """The matching texts, as the bits of a number."""
     return sum(1 << place for place, text in enumerate(universe) if matches(text))
 
 
-def test_a_glob_matches_as_the_regular_expression_that_it_stands_for() -> None:
+def test_a_glob_matches_like_its_regular_expression() -> None:
     for pattern in words("ab*", 4):
         expression = re.compile(".*".join(map(re.escape, pattern.split("*"))))
         for text in words("ab", 5):
             assert Glob.parse(pattern).matches(text) == bool(expression.fullmatch(text)), (pattern, text)
 
 
-def test_one_glob_covers_another_exactly_if_it_matches_all_that_the_other_does() -> None:
-    """Short texts suffice: the other's own text with `c`, which no pattern has, in place of its stars is among them."""
+def test_a_glob_covers_another_exactly_if_it_matches_all_its_texts() -> None:
+    """Short texts suffice: they include the text of the other glob with `c`, which no pattern has, for its stars."""
     universe = words("abc", 4)
     matched = {glob: members(glob.matches, universe) for glob in map(Glob.parse, words("ab*", 4))}
     for pattern, other in product(matched, repeat=2):
         assert pattern.covers(other) == (matched[other] & ~matched[pattern] == 0), (pattern.text, other.text)
 
 
-def test_globs_are_called_disjoint_only_if_no_text_matches_both() -> None:
+def test_globs_are_disjoint_only_if_no_text_matches_both() -> None:
     universe = words("ab", 7)
     matched = {glob: members(glob.matches, universe) for glob in map(Glob.parse, words("ab*", 3))}
     for one, other in product(matched, repeat=2):
@@ -63,25 +63,25 @@ def test_globs_are_called_disjoint_only_if_no_text_matches_both() -> None:
         assert one.is_disjoint(other) == apart if literal else one.is_disjoint(other) <= apart, (one.text, other.text)
 
 
-def test_globs_with_a_star_are_known_to_be_disjoint_by_either_end() -> None:
+def test_globs_with_a_star_are_disjoint_by_either_end() -> None:
     assert Glob.parse("a*").is_disjoint(Glob.parse("b*"))
     assert Glob.parse("*a").is_disjoint(Glob.parse("*b"))
     assert not Glob.parse("ab*a").is_disjoint(Glob.parse("a*ba"))
 
 
-def test_covering_needs_no_letter_that_a_pattern_could_use_up() -> None:
+def test_covering_does_not_depend_on_a_reserved_letter() -> None:
     every_private_letter = "".join(map(chr, range(0xE000, 0x10000)))
     assert Glob.parse("*").covers(Glob.parse(every_private_letter + "*"))
     assert not Glob.parse(every_private_letter).covers(Glob.parse("*"))
 
 
-def test_a_glob_of_many_stars_is_decided_at_once() -> None:
+def test_a_glob_with_many_stars_is_compared_quickly() -> None:
     assert not Glob.parse("*a" * 5_000 + "b*").matches("a" * 100_000)
     assert Glob.parse("*a" * 5_000).covers(Glob.parse("*a" * 5_001))
 
 
-def test_one_kind_covers_another_exactly_if_it_matches_all_that_the_other_does() -> None:
-    """Every pattern of three characters and some longer, over every kind with a letter that no pattern has."""
+def test_a_kind_covers_another_exactly_if_it_matches_all_its_kinds() -> None:
+    """Every pattern of three characters and some longer ones, with every kind and a letter that no pattern has."""
     texts = [*words("a/*!", 3), "a/**", "!a/*", "!a/**", "!!a/*", "a/a/*", "!a/a", "!a/a/*", "a/*a", "a/***", "!**"]
     universe = [*words("ab/*!", 4), "a/a/b", "a/a/a", "!a/b", "a/***", "a/*a", "a/**b"]
     matched = {kind: members(kind.matches, universe) for kind in map(KindPattern.parse, texts)}
@@ -91,8 +91,8 @@ def test_one_kind_covers_another_exactly_if_it_matches_all_that_the_other_does()
 
 @examples(100)
 @given(pattern=value_patterns, value=values)
-def test_values_fit_as_the_rules_say_one_by_one(pattern: Any, value: Any) -> None:
-    """The same rules once more, as plain as can be."""
+def test_values_match_according_to_each_rule(pattern: Any, value: Any) -> None:
+    """The same rules again, in their simplest form."""
 
     def plainly(pattern: Any, value: Any) -> bool:
         if isinstance(value, list):
@@ -118,7 +118,7 @@ def test_values_fit_as_the_rules_say_one_by_one(pattern: Any, value: Any) -> Non
 
 @st.composite
 def held_and_asked(draw: st.DrawFn) -> tuple[Any, Any, list[Any]]:
-    """A pattern, one that mostly narrows it, and what is likely to fit that."""
+    """A pattern, one that mostly narrows it, and a value that is likely to match that."""
     pattern = draw(value_patterns)
     other = draw(narrowed(pattern) | value_patterns)
     return pattern, other, draw(st.lists(fitting(other), min_size=5, max_size=10))
@@ -126,7 +126,7 @@ def held_and_asked(draw: st.DrawFn) -> tuple[Any, Any, list[Any]]:
 
 @examples(40)
 @given(case=held_and_asked())
-def test_what_a_covered_pattern_fits_the_covering_one_fits(case: tuple[Any, Any, list[Any]]) -> None:
+def test_the_covering_pattern_matches_everything_that_the_covered_one_matches(case: tuple[Any, Any, list[Any]]) -> None:
     pattern, other, likely = case
     if covers_value(pattern, other):
         for value in likely:
@@ -135,7 +135,7 @@ def test_what_a_covered_pattern_fits_the_covering_one_fits(case: tuple[Any, Any,
 
 @examples(40)
 @given(case=value_patterns.flatmap(lambda pattern: st.tuples(st.just(pattern), narrowed(pattern))))
-def test_a_pattern_with_tighter_parts_is_covered(case: tuple[Any, Any]) -> None:
+def test_a_pattern_with_narrower_parts_is_covered(case: tuple[Any, Any]) -> None:
     pattern, tighter = case
     assert covers_value(pattern, tighter)
 
@@ -162,7 +162,7 @@ PATTERNS: list[Any] = [
 
 
 @pytest.mark.parametrize("pattern", PATTERNS, ids=repr)
-def test_covering_holds_for_every_sort_of_pattern_and_value(pattern: Any) -> None:
+def test_covering_is_defined_for_every_type_of_pattern_and_value(pattern: Any) -> None:
     for other in PATTERNS:
         if covers_value(pattern, other):
             assert [value for value in VALUES if fits(other, value) and not fits(pattern, value)] == [], other
@@ -178,7 +178,7 @@ def binds(pattern: Any, value: Any) -> bool:
 
 
 @pytest.mark.parametrize("pattern", PATTERNS, ids=repr)
-def test_a_rule_binds_whatever_fits_it_alone_or_among_others(pattern: Any) -> None:
+def test_a_rule_applies_to_a_value_that_matches_alone_or_in_a_list(pattern: Any) -> None:
     for value in VALUES:
         if fits(pattern, value):
             assert binds(pattern, value), value
@@ -187,7 +187,7 @@ def test_a_rule_binds_whatever_fits_it_alone_or_among_others(pattern: Any) -> No
 
 @examples(40)
 @given(case=value_patterns.flatmap(lambda pattern: st.tuples(st.just(pattern), fitting(pattern))))
-def test_a_rule_binds_more_than_a_capability_allows(case: tuple[Any, Any]) -> None:
+def test_a_rule_matches_more_than_a_capability(case: tuple[Any, Any]) -> None:
     pattern, value = case
     assert binds(pattern, value) or not fits(pattern, value)
 
@@ -222,7 +222,7 @@ def test_a_rule_binds_more_than_a_capability_allows(case: tuple[Any, Any]) -> No
     ],
     ids=lambda value: repr(value)[:30],
 )
-def test_a_rule_binds_in_doubt(pattern: Any, value: Any, bound: bool) -> None:
+def test_a_rule_applies_in_doubt(pattern: Any, value: Any, bound: bool) -> None:
     assert binds(pattern, value) is bound
 
 
@@ -276,7 +276,7 @@ def test_a_wider_pattern_is_not_covered(pattern: Any, other: Any) -> None:
     ],
     ids=repr,
 )
-def test_a_tighter_pattern_is_covered(pattern: Any, other: Any) -> None:
+def test_a_narrower_pattern_is_covered(pattern: Any, other: Any) -> None:
     assert covers_value(pattern, other)
 
 
@@ -284,19 +284,19 @@ def test_a_tighter_pattern_is_covered(pattern: Any, other: Any) -> None:
     ("pattern", "fits"),
     [("*", True), ("x*", True), ("*x", True), ("x*x", True), ("!y*", True), ("y", False), (["*y", "x*"], True)],
 )
-def test_texts_of_any_length_are_tried_where_nothing_stands_between_stars(pattern: Any, fits: bool) -> None:
+def test_texts_of_any_length_are_matched_if_nothing_is_between_stars(pattern: Any, fits: bool) -> None:
     assert compile_value(pattern)("x" * (MAX_SCANNED_TEXT + 1), Work()) is fits
 
 
 @pytest.mark.parametrize("pattern", ["*x*", "x*x*", "!*y*", ["y", "*x*"]])
-def test_texts_over_64_kib_are_not_tried_where_something_does(pattern: Any) -> None:
+def test_texts_over_64_kib_are_not_matched_if_text_is_between_stars(pattern: Any) -> None:
     test = compile_value(pattern)
     assert test("x" * MAX_SCANNED_TEXT, Work())
     with pytest.raises(TextTooLong):
         test("x" * (MAX_SCANNED_TEXT + 1), Work())
 
 
-def test_every_trial_is_counted_and_long_pieces_more() -> None:
+def test_every_match_is_counted_and_long_pieces_more() -> None:
     def scanned(pattern: Any, value: Any) -> int:
         work = Work()
         compile_value(pattern)(value, work)
@@ -309,13 +309,13 @@ def test_every_trial_is_counted_and_long_pieces_more() -> None:
     assert scanned("x", ["x", "x"]) == TRIAL + 2 + 2 * TRIAL
 
 
-def test_every_trial_of_a_rule_is_counted() -> None:
+def test_every_match_of_a_rule_is_counted() -> None:
     work = Work()
     compile_binding("x")(["y", "y"], work)
     assert work._scanned == TRIAL + 2 + 4 * TRIAL
 
 
-def test_a_list_of_too_many_lists_fits_nothing() -> None:
+def test_a_list_of_too_many_lists_matches_nothing() -> None:
     test = compile_value("x")
     assert test([[]] * (MAX_LEAVES - 1), Work())
     assert not test([[]] * MAX_LEAVES, Work())

@@ -1,4 +1,4 @@
-"""A payload is read as what its kind needs, and a field that is wrong is named."""
+"""A payload is parsed for its kind, and an invalid field is named."""
 
 from typing import Any
 
@@ -34,7 +34,7 @@ EXAMPLES: dict[type, dict[str, Any]] = {
     payloads.Pause: {"timeout_seconds": 1.5},
 }
 OPEN = {"formats", "desired_id"}
-"""Fields that are looked at elsewhere, whatever they are."""
+"""Fields that are checked elsewhere."""
 FIELDS = [(view, field.name) for view in VIEWS for field in msgspec.structs.fields(view) if field.name not in OPEN]
 
 
@@ -50,13 +50,13 @@ def test_every_view_has_an_example_of_all_its_fields() -> None:
 
 
 @pytest.mark.parametrize("view", VIEWS)
-def test_a_payload_is_read_and_what_is_unknown_passed_over(view: type) -> None:
+def test_a_payload_is_parsed_and_unknown_fields_are_ignored(view: type) -> None:
     read_as = read_example(view, {**EXAMPLES[view], "unknown": {"nested": 1}})
     assert msgspec.structs.asdict(read_as) == EXAMPLES[view]
 
 
 @pytest.mark.parametrize("view", VIEWS)
-def test_what_is_not_required_may_be_missing_or_null(view: type) -> None:
+def test_optional_fields_may_be_missing_or_null(view: type) -> None:
     required = {field.name for field in msgspec.structs.fields(view) if field.required}
     payload = {name: value if name in required else None for name, value in EXAMPLES[view].items()}
     bare = {name: value for name, value in payload.items() if value is not None}
@@ -73,12 +73,12 @@ def test_a_field_of_the_wrong_type_is_named_with_its_kind(view: type, field: str
 
 
 @pytest.mark.parametrize("field", ["target", "scope"])
-def test_an_element_of_the_wrong_type_is_named_by_its_place(field: str) -> None:
+def test_an_element_of_the_wrong_type_is_named_by_its_index(field: str) -> None:
     with pytest.raises(InvalidEnvelope, match=rf"`payload\.{field}\[1\]`"):
         read_example(payloads.StreamRequest, {field: ["bob", 5]})
 
 
-def test_a_word_that_is_not_one_of_the_choices_is_named() -> None:
+def test_a_value_that_is_not_one_of_the_choices_is_named() -> None:
     with pytest.raises(InvalidEnvelope, match=r"'vanish' - at `payload\.on_owner_disconnect`"):
         read_example(payloads.StreamRequest, {"on_owner_disconnect": "vanish"})
 
@@ -94,10 +94,10 @@ def test_a_required_field_that_is_missing_is_named(view: type, field: str) -> No
 
 
 @pytest.mark.parametrize("value", [True, "1", 10**400, [], {}])
-def test_a_time_out_is_a_number_that_a_float_can_hold(value: Any) -> None:
+def test_a_timeout_is_a_finite_float(value: Any) -> None:
     with pytest.raises(InvalidEnvelope, match="timeout_seconds"):
         read_example(payloads.Pause, {"timeout_seconds": value})
 
 
-def test_whole_seconds_are_a_number_too() -> None:
+def test_a_timeout_may_be_an_integer() -> None:
     assert read_example(payloads.Pause, {"timeout_seconds": 5}) == payloads.Pause(5.0)

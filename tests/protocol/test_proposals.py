@@ -1,4 +1,4 @@
-"""What records make of proposals: only stamps of the gateway's count, whatever an old journal holds."""
+"""The effect of records on proposals: only stamps of the gateway count, whatever an old journal contains."""
 
 from typing import Any
 
@@ -50,7 +50,7 @@ def test_a_stamped_proposal_is_open() -> None:
     ],
     ids=repr,
 )
-def test_what_an_older_gateway_relayed_under_that_name_opens_nothing(fields: dict[str, Any]) -> None:
+def test_an_unstamped_proposal_of_an_older_gateway_opens_nothing(fields: dict[str, Any]) -> None:
     assert state_with(said("mcp/proposal", **fields)).proposals == {}
 
 
@@ -73,14 +73,14 @@ def test_an_open_proposal_is_never_replaced() -> None:
     ],
     ids=repr,
 )
-def test_without_the_stamp_of_an_open_proposal_nothing_changes(kind: str, fields: dict[str, Any]) -> None:
+def test_without_the_stamp_of_an_open_proposal_there_is_no_effect(kind: str, fields: dict[str, Any]) -> None:
     opened = said("mcp/proposal", proposal=STAMP)
     state = state_with(opened, said(kind, 9, **{"correlation_id": ["e-7"], **fields}))
     assert list(state.proposals) == ["e-7"]
     assert state.proposals["e-7"].votes == ()
 
 
-def test_an_end_of_an_unknown_proposal_is_passed_over() -> None:
+def test_the_end_of_an_unknown_proposal_is_ignored() -> None:
     ended = said(
         "mcp/proposal-closed", 9, GATEWAY, payload={"proposal": "unknown", "position": 1, "outcome": "expired"}
     )
@@ -91,12 +91,12 @@ def test_an_end_of_an_unknown_proposal_is_passed_over() -> None:
     ("kind", "outcome"),
     [("request", "fulfilled"), ("response", "fulfilled"), ("reject", "rejected"), ("withdraw", "withdrawn")],
 )
-def test_a_stamp_says_that_an_envelope_ended_a_proposal(kind: str, outcome: str) -> None:
+def test_an_envelope_with_a_stamp_ends_a_proposal(kind: str, outcome: str) -> None:
     assert proposals.proposal_outcome(said(f"mcp/{kind}", 8, correlation_id=["e-7"], proposal=STAMP)) == outcome
     assert proposals.proposal_outcome(said(f"mcp/{kind}", 8, payload={"proposal": STAMP})) is None
 
 
-def test_the_gateways_word_says_how_it_ended_and_a_vote_ends_nothing() -> None:
+def test_the_gateway_sets_the_outcome_and_a_vote_ends_nothing() -> None:
     ended = msgspec.structs.replace(said("mcp/proposal-closed", 9, GATEWAY), reason="left")
     assert proposals.proposal_outcome(ended) == "left"
     assert proposals.proposal_outcome(said("mcp/approve", 8, correlation_id=["e-7"], proposal=STAMP)) is None
@@ -116,7 +116,7 @@ def test_proposals_are_found_by_position_while_they_are_open_or_remembered() -> 
     assert state.proposal_at(7, closed.closed + 3_600_000_000) is None
 
 
-def test_a_space_remembers_so_many_closed_ones(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_space_remembers_a_limited_number_of_closed_proposals(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(proposals, "REMEMBERED_PER_SPACE", 3)
     lab = MemorySpace(participants=dict.fromkeys(("alice", "bob"), ALL))
     for number, client in enumerate([lab.join("alice"), lab.join("bob")] * 3):
@@ -133,11 +133,11 @@ def test_the_content_of_a_proposal_keeps_its_text() -> None:
     assert lab.state.proposals["p"].content().endswith(b',"payload":{"method":"m", "params":{"n":1.00}}}')
 
 
-def explained(lab: MemorySpace, who: str, **envelope: Any) -> dict[str, Any]:
-    return explain_message(lab.space, who, msgspec.json.encode(envelope), lab.now).answer()
+def explained(lab: MemorySpace, participant: str, **envelope: Any) -> dict[str, Any]:
+    return explain_message(lab.space, participant, msgspec.json.encode(envelope), lab.now).answer()
 
 
-def test_explaining_says_what_a_click_would_come_to() -> None:
+def test_an_explanation_gives_the_outcome_of_an_approval() -> None:
     lab = MemorySpace(participants={"alice": ALL, "bob": [{"kind": "mcp/proposal"}]})
     bob = lab.join("bob")
     bob.send(id="p", kind="mcp/proposal", payload={"method": "m"}, proposal={"expires_in_seconds": 10})

@@ -1,4 +1,4 @@
-"""JSON is taken apart and put together without touching what lies below."""
+"""JSON objects are split and joined without a change of their nested values."""
 
 import json
 from typing import Any
@@ -22,7 +22,7 @@ blanks = st.text(" \t\r\n", max_size=2)
 
 @st.composite
 def texts(draw: st.DrawFn, value: st.SearchStrategy[Any] = values) -> bytes:
-    """JSON as somebody else would write it: blanks anywhere, escapes or not."""
+    """JSON in the style of another program: with spaces anywhere, and with or without escapes."""
     return written(draw, draw(value)).encode()
 
 
@@ -52,7 +52,7 @@ def test_decoding_agrees_with_the_standard_library(text: bytes) -> None:
 
 @examples(60)
 @given(texts(st.dictionaries(strings, values, max_size=5)))
-def test_split_fields_have_the_order_and_the_text_they_came_in(text: bytes) -> None:
+def test_split_fields_keep_their_order_and_text(text: bytes) -> None:
     fields = raw_json.split_json(text)
     assert list(fields) == list(json.loads(text))
     assert {key: json.loads(text) for key, text in fields.items()} == json.loads(text)
@@ -63,7 +63,7 @@ def test_split_fields_have_the_order_and_the_text_they_came_in(text: bytes) -> N
 
 @examples(60)
 @given(st.dictionaries(strings, texts(), max_size=5))
-def test_joined_fields_come_apart_the_same(fields: dict[str, bytes]) -> None:
+def test_joined_fields_are_split_into_the_same_fields(fields: dict[str, bytes]) -> None:
     stripped = {key: text.strip() for key, text in fields.items()}
     joined = raw_json.join_json(stripped)
     assert raw_json.split_json(joined) == stripped
@@ -86,7 +86,7 @@ def test_encoding_is_compact_and_does_not_escape() -> None:
     assert raw_json.encode_json({"a": ["é", 1, None]}) == '{"a":["é",1,null]}'.encode()
 
 
-def test_what_lies_below_the_first_level_stays_the_bytes_that_came() -> None:
+def test_nested_values_keep_their_bytes() -> None:
     text = b'{"a" : { "b" : 1.0, "b" : 12345678901234567890 , "\\u0062":"\\/" } , "c":[ ]}'
     assert raw_json.split_json(text) == {
         "a": b'{ "b" : 1.0, "b" : 12345678901234567890 , "\\u0062":"\\/" }',
@@ -95,7 +95,7 @@ def test_what_lies_below_the_first_level_stays_the_bytes_that_came() -> None:
 
 
 @pytest.mark.parametrize("text", [b'{"a":1,"b":2,"a":3}', b'{"a":1,"b":2,"\\u0061":3}', b'{"a":{},"b":2,"a": 3 }'])
-def test_the_last_of_two_equal_keys_wins_and_stands_where_the_first_stood(text: bytes) -> None:
+def test_the_last_of_two_equal_keys_wins_at_the_place_of_the_first(text: bytes) -> None:
     assert list(raw_json.split_json(text).items()) == [("a", b"3"), ("b", b"2")]
     assert raw_json.decode_json(text) == {"a": 3, "b": 2}
 
@@ -106,13 +106,13 @@ def test_a_text_may_have_128_levels() -> None:
 
 
 @pytest.mark.parametrize("levels", [129, 500, 100_000])
-def test_a_text_may_not_have_more(levels: int) -> None:
+def test_a_text_may_not_have_more_levels(levels: int) -> None:
     for text in (b"[" * levels + b"]" * levels, b'{"a":' * levels + b"1" + b"}" * levels):
         with pytest.raises(NotJSON, match="nested"):
             raw_json.decode_json(text)
 
 
-def test_brackets_inside_strings_and_siblings_are_no_levels() -> None:
+def test_brackets_in_strings_and_siblings_are_not_levels() -> None:
     assert raw_json.decode_json(b'"' + b"[{" * 200 + b'"') == "[{" * 200
     assert len(raw_json.decode_json(b"[" + b",".join([b"[{}]"] * 200) + b"]")) == 200
 
@@ -149,12 +149,12 @@ def test_brackets_inside_strings_and_siblings_are_no_levels() -> None:
     ],
     ids=lambda text: str(text)[:24],
 )
-def test_what_is_no_json_that_we_relay_says_so(text: bytes) -> None:
+def test_unsupported_json_is_refused(text: bytes) -> None:
     with pytest.raises(NotJSON):
         raw_json.decode_json(text)
 
 
-def test_it_is_said_where_a_text_is_no_json() -> None:
+def test_an_error_names_the_position_in_the_text() -> None:
     with pytest.raises(NotJSON, match=r"byte 5\b"):
         raw_json.decode_json(b'{"a" 1}')
 
@@ -219,7 +219,7 @@ def test_too_many_parts_are_refused_before_anything_is_decoded(text: bytes, prob
 
 
 def filled(text: bytes) -> bytes:
-    """The same JSON, large enough for its strings to be left out."""
+    """The same JSON, large enough for its strings to be skipped."""
     return b'["' + b"x" * PARTS + b'",' + text + b"]"
 
 
@@ -239,7 +239,7 @@ def containers_in(value: Any) -> int:
 @pytest.mark.parametrize("mark_count", [0, 20_000], ids=["few strings", "many strings"])
 @examples(60)
 @given(value=nested_texts)
-def test_strings_are_left_out_whatever_they_hold(mark_count: int, value: Any) -> None:
+def test_strings_are_skipped_whatever_they_contain(mark_count: int, value: Any) -> None:
     text = b",".join([json.dumps(value).encode(), *[b'""'] * mark_count])
     assert raw_json.count_parts(filled(text))[0] == 1 + containers_in(value)
 
@@ -297,7 +297,7 @@ SLOW = raw_json.MAX_SLOW_UNITS
         (b"0." + b"3" * 200, 4_000, 1_333),
     ],
 )
-def test_numbers_that_may_be_slow_to_read_are_counted(number: bytes, count: int, units: int) -> None:
+def test_numbers_that_may_be_slow_to_decode_are_counted(number: bytes, count: int, units: int) -> None:
     assert raw_json.count_slow_numbers(b"[" + b",".join([number] * count) + b"]") == units
 
 
@@ -314,7 +314,7 @@ def test_numbers_that_may_be_slow_to_read_are_counted(number: bytes, count: int,
         (b"9" * 160 + b".5", 12_000),
     ],
 )
-def test_too_many_numbers_that_may_be_slow_are_refused_before_they_are_read(number: bytes, count: int) -> None:
-    """The decoder takes up to 13 microseconds for `9e303`, which has five bytes."""
+def test_too_many_slow_numbers_are_refused_before_they_are_decoded(number: bytes, count: int) -> None:
+    """The decoder needs up to 13 microseconds for `9e303`, which has five bytes."""
     with pytest.raises(raw_json.NotJSON, match=r"points and .* exponents|very long numbers"):
         raw_json.count_slow_numbers(b"[" + b",".join([number] * count) + b"]")

@@ -1,4 +1,4 @@
-"""The bound on what a schema can cost: what it refuses, what it lets pass, and that a validator keeps to it."""
+"""The limit on the cost of a schema: what is refused, what is allowed, and that a validator stays within it."""
 
 from typing import Any
 
@@ -33,13 +33,13 @@ def test_definitions_that_double_thirty_times_are_refused(keyword: str) -> None:
         count_subschemas(doubling(keyword, 30), MOST)
 
 
-def test_the_count_is_exact_where_nothing_is_guessed() -> None:
-    # Two nodes on each level below the first: the reference, and what it leads to.
+def test_the_count_is_exact_without_estimates() -> None:
+    # Two nodes on each level below the first: the reference, and its target.
     assert count_subschemas(doubling("anyOf", 3), MOST) == 2 * (1 + 2 + 4 + 8)
 
 
 @pytest.mark.parametrize("place", ["here", "below"])
-def test_as_many_as_the_limit_are_allowed_and_no_more(place: str) -> None:
+def test_the_limit_is_inclusive(place: str) -> None:
     def cost(alternatives: int) -> int:
         schema: dict[str, Any] = {"anyOf": [{} for _ in range(alternatives)]}
         return count_subschemas(schema if place == "here" else {"items": schema}, most=10)
@@ -56,11 +56,11 @@ def test_as_many_as_the_limit_are_allowed_and_no_more(place: str) -> None:
         *("items", "unevaluatedItems", "contains"),
     ],
 )
-def test_what_applies_to_parts_is_counted_there(keyword: str) -> None:
+def test_keywords_for_parts_are_counted_per_part(keyword: str) -> None:
     assert count_subschemas({keyword: {"allOf": [{}, {}, {}]}}, MOST) == 4
 
 
-def test_what_stands_beside_unevaluated_counts_three_times() -> None:
+def test_keywords_beside_unevaluated_count_three_times() -> None:
     assert count_subschemas({"unevaluatedProperties": False, "allOf": [{}, {}]}, MOST) == 1 + 3 * 2
 
 
@@ -118,8 +118,8 @@ def test_ordinary_schemas_pass(schema: Any, cost: int) -> None:
     assert count_subschemas(schema, MOST) == cost
 
 
-def test_what_grows_with_the_depth_is_counted_to_the_deepest_content_there_is() -> None:
-    """Each level adds one loop more, and no content is nested deeper than a message may be."""
+def test_growth_with_depth_is_counted_to_the_maximum_depth() -> None:
+    """Each level adds one loop, and no content is nested deeper than the limit of a message."""
     loop = {"items": {"$ref": "#/$defs/loop"}}
     schema = {"$defs": {"loop": loop}, "items": {"allOf": [{"$ref": "#"}, {"$ref": "#/$defs/loop"}]}}
     assert 128 < count_subschemas(schema, MOST) < 400
@@ -155,17 +155,17 @@ def test_a_schema_that_applies_itself_to_the_same_value_is_refused(schema: dict[
         ({"$defs": {"a": {"$anchor": "x"}, "b": {"$dynamicAnchor": "x"}}}, "two anchors 'x'"),
     ],
 )
-def test_a_reference_that_cannot_be_followed_here_is_refused(schema: dict[str, Any], why: str) -> None:
+def test_an_unsupported_reference_is_refused(schema: dict[str, Any], why: str) -> None:
     with pytest.raises(SchemaTooComplex, match=why):
         count_subschemas(schema, MOST)
 
 
-def test_an_anchor_may_be_both_kinds_at_once() -> None:
+def test_an_anchor_may_be_both_static_and_dynamic() -> None:
     assert count_subschemas({"$anchor": "a", "$dynamicAnchor": "a", "items": {"$ref": "#a"}}, MOST) == 2
 
 
-def test_the_walk_itself_is_bounded() -> None:
-    """A chain of references to follow, begun from many places."""
+def test_the_analysis_itself_is_bounded() -> None:
+    """A chain of references that starts in many places."""
     chain = {f"d{step}": {"$ref": f"#/$defs/d{step + 1}", "items": {}} for step in range(400)}
     schema = {
         "properties": {f"p{number}": {"$ref": "#/$defs/d0"} for number in range(400)},
@@ -184,7 +184,7 @@ def test_a_union_of_two_hundred_types_passes() -> None:
     assert count_subschemas(schema, MOST) == 401
 
 
-# What a validator really does, counted by a keyword that every subschema of the test has.
+# The actual work of a validator, counted by a keyword that every subschema of the test has.
 
 NAMES = st.sampled_from(["a", "b"])
 CONTENT = st.recursive(
@@ -216,7 +216,7 @@ SCHEMAS = st.builds(lambda root, a, b: {**root, "$defs": {"a": a, "b": b}}, SUBS
 
 
 def counted(schema: Any) -> Any:
-    """The schema with the counting keyword in every subschema; in the names of members it does no harm."""
+    """The schema with the counting keyword in every subschema; among the names of members it has no effect."""
     if isinstance(schema, list):
         return [counted(subschema) for subschema in schema]
     if isinstance(schema, dict):
@@ -225,7 +225,7 @@ def counted(schema: Any) -> Any:
 
 
 def values_in(content: Any) -> int:
-    """How many values a validator meets, names of members included."""
+    """The number of values that a validator visits, including the names of members."""
     if isinstance(content, dict):
         return 1 + sum(1 + values_in(value) for value in content.values())
     return 1 + sum(values_in(value) for value in content) if isinstance(content, list) else 1
@@ -250,7 +250,7 @@ def closed(levels: int) -> dict[str, Any]:
 @example(schema=closed(5), content={"a": 1})
 @example(schema={"anyOf": [{"type": "null"}, {"properties": {"a": {"$ref": "#"}}}]}, content=nested(20))
 @examples(60)
-def test_no_validation_takes_more_steps_than_were_foreseen(schema: Any, content: Any) -> None:
+def test_a_validation_takes_at_most_the_predicted_steps(schema: Any, content: Any) -> None:
     steps = 0
 
     class Count:
@@ -281,8 +281,8 @@ def test_no_validation_takes_more_steps_than_were_foreseen(schema: Any, content:
         ({"type": "integer"}, 1, 1),
     ],
 )
-def test_comparing_numbers_is_heavy_and_more_so_where_they_are_remote(schema: Any, weight: int, remote: int) -> None:
-    """200,000 numbers took 1.4 seconds against `multipleOf: 1e-300`."""
+def test_comparing_numbers_costs_more_for_extreme_numbers(schema: Any, weight: int, remote: int) -> None:
+    """Once, 200,000 numbers took 1.4 seconds against `multipleOf: 1e-300`."""
     cost = measure(schema, MOST)
     assert (cost.weight, cost.remote_weight) == (weight, remote)
 
@@ -310,8 +310,8 @@ SHORT, LONG = list(range(15)), list(range(16))
         ({"a": [{"b": [1.5, 2]}, 1]}, 2 * 7 * 32),
     ],
 )
-def test_items_that_must_differ_are_heavy_on_each_level_where_they_are_few(content: Any, weight: int) -> None:
-    """4 MB of arrays of 15 fractions took 4.5 seconds."""
+def test_unique_items_cost_more_on_each_level(content: Any, weight: int) -> None:
+    """Once, 4 MB of arrays of 15 fractions took 4.5 seconds."""
     assert unique_weight(schema_cost.values_in(content)) == weight
 
 
@@ -325,5 +325,5 @@ def test_items_that_must_differ_are_heavy_on_each_level_where_they_are_few(conte
         ({"uniqueItems": True, "unevaluatedItems": False}, 3),
     ],
 )
-def test_it_is_counted_how_often_items_must_differ(schema: Any, unique: int) -> None:
+def test_the_number_of_unique_items_keywords_is_counted(schema: Any, unique: int) -> None:
     assert measure(schema, MOST).unique == unique

@@ -1,4 +1,4 @@
-"""The patterns of a schema: found wherever they stand, and what each may cost."""
+"""The patterns of a schema: found in every place, and the cost of each."""
 
 from typing import Any
 
@@ -24,7 +24,7 @@ def declared(*schemas: Any) -> Formats:
     return read_formats([{"id": f"f{n}", "schema": schema} for n, schema in enumerate(schemas)], 64)
 
 
-def test_patterns_are_found_wherever_they_stand() -> None:
+def test_patterns_are_found_in_every_place() -> None:
     schema = {
         "pattern": "a",
         "properties": {"pattern": {"pattern": "b"}, "x": {"patternProperties": {"c": {}, "d": {"pattern": 7}}}},
@@ -51,7 +51,7 @@ def test_patterns_that_compile_to_more_than_64_kib_are_refused(pattern: str) -> 
 
 
 @pytest.mark.parametrize("pattern", [r"\s" * 100, r"(?i)" + r"\p{Any}" * 2, r"(?i)" + "[a-z]" * 240, "a" * 10_000])
-def test_patterns_that_would_take_long_to_compile_are_refused_before(pattern: str) -> None:
+def test_patterns_that_take_long_to_compile_are_refused_first(pattern: str) -> None:
     assert compile_units(pattern) > COMPILE_UNITS
     with pytest.raises(InvalidFormat, match="takes too long to compile"):
         declared({"pattern": pattern})
@@ -66,7 +66,7 @@ def test_a_schema_may_have_32_patterns() -> None:
         declared(schema(PER_SCHEMA + 1))
 
 
-def test_all_patterns_of_a_request_may_cost_so_much() -> None:
+def test_all_patterns_of_a_request_share_a_limit() -> None:
     dear = r"\s" * 40
     count = PATTERN_UNITS // compile_units(dear)
     declared(*[{"pattern": dear}] * count)
@@ -74,7 +74,7 @@ def test_all_patterns_of_a_request_may_cost_so_much() -> None:
         declared(*[{"pattern": dear}] * (count + 1))
 
 
-def test_all_schemas_of_a_request_share_the_steps_of_measuring() -> None:
+def test_all_schemas_of_a_request_share_the_steps_of_the_analysis() -> None:
     def branching(count: int) -> Any:
         defined = {
             f"d{n}": {"properties": {f"p{k}": {"$ref": f"#/$defs/d{(n * 7 + k) % count}"} for k in range(8)}}
@@ -90,7 +90,7 @@ def test_all_schemas_of_a_request_share_the_steps_of_measuring() -> None:
         declared(*[schema] * (fitting + 1))
 
 
-def test_a_pattern_weighs_by_what_it_compiles_to() -> None:
+def test_the_weight_of_a_pattern_is_its_compiled_size() -> None:
     assert weight("^[a-z]+$") == 64
     assert weight(r"^\w{1,64}$") == 512
 
@@ -108,5 +108,5 @@ def test_a_pattern_weighs_by_what_it_compiles_to() -> None:
         ({"unevaluatedItems": {}, "enum": [1], "items": {}}, 3 * (1 + 1)),
     ],
 )
-def test_a_schema_weighs_what_one_value_is_compared_with(schema: Any, expected: int) -> None:
+def test_the_weight_of_a_schema_is_what_one_value_is_compared_with(schema: Any, expected: int) -> None:
     assert measure(schema, 1_024).weight == expected

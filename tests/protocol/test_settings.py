@@ -1,4 +1,4 @@
-"""What the configuration of a space leaves in its journal."""
+"""The effective configuration of a space in its journal."""
 
 from mew.protocol import raw_json
 from mew.protocol.settings import Limits, SpaceSettings
@@ -22,11 +22,11 @@ def test_the_effective_configuration_is_plain_json_with_capabilities_as_written(
     assert written["limits"]["streams"] == 3
 
 
-def test_whoever_is_not_configured_otherwise_may_chat() -> None:
+def test_the_default_capability_is_chat() -> None:
     assert SpaceSettings(space_id="lab").effective()["defaults"] == [{"kind": "chat"}]
 
 
-def test_the_limits_are_those_that_the_rules_name() -> None:
+def test_the_default_limits_are_those_of_the_protocol() -> None:
     limits = Limits()
     assert (limits.message_bytes, limits.stream_request_bytes) == (16 * 1024**2, 256 * 1024)
     assert (limits.grants, limits.invitations, limits.formats, limits.desired_ids) == (2_048, 10_000, 64, 100_000)

@@ -1,4 +1,4 @@
-"""What a space holds besides its state, and that it never differs from it."""
+"""The data of a space besides its state, and that it always agrees with the state."""
 
 from typing import Any
 
@@ -26,12 +26,12 @@ def open_stream(client: Client, **fields: Any) -> str:
     return str(client.take("stream/open")["payload"]["stream_id"])
 
 
-# What is derived
+# Derived data
 
 
 @by_chance
 @given(steps=histories())
-def test_what_is_derived_from_the_state_is_what_the_state_says(steps: list[Step]) -> None:
+def test_derived_data_agrees_with_the_state(steps: list[Step]) -> None:
     lab = MemorySpace(**CONFIGURATION)
     history = History(lab)
     for step in steps:
@@ -50,7 +50,7 @@ def test_what_is_derived_from_the_state_is_what_the_state_says(steps: list[Step]
 
 @by_chance
 @given(steps=histories())
-def test_the_short_cut_for_frames_decides_as_the_rule_at_length_does(steps: list[Step]) -> None:
+def test_the_fast_path_for_frames_agrees_with_the_full_rule(steps: list[Step]) -> None:
     lab = MemorySpace(**CONFIGURATION)
     history = History(lab)
     for step in steps:
@@ -67,7 +67,7 @@ def told(decision: Route | ProtocolError) -> object:
 
 @by_chance
 @given(message=st.binary(max_size=12), name=st.sampled_from(NAMES))
-def test_whatever_a_frame_looks_like_there_is_a_decision(message: bytes, name: str) -> None:
+def test_every_frame_gets_a_decision(message: bytes, name: str) -> None:
     lab = MemorySpace(participants={"alice": ALL})
     open_stream(lab.join("alice"))
     assert isinstance(lab.space.route(name, b"#" + message), Route | ProtocolError)
@@ -75,13 +75,13 @@ def test_whatever_a_frame_looks_like_there_is_a_decision(message: bytes, name: s
 
 @by_chance
 @given(message=st.binary(max_size=60))
-def test_whatever_comes_in_handling_never_raises(message: bytes) -> None:
+def test_handle_never_raises(message: bytes) -> None:
     lab = MemorySpace(participants={"alice": ALL})
     lab.join("alice").send_bytes(message)
     assert lab.records[-1].event in {"rejected", "frame_rejected"}
 
 
-def test_frames_counted_in_runs_are_the_same_as_one_by_one() -> None:
+def test_frames_counted_in_runs_equal_single_frames() -> None:
     one, other = MemorySpace(participants={"alice": ALL}), MemorySpace(participants={"alice": ALL})
     client = one.join("alice")
     open_stream(client)
@@ -98,8 +98,8 @@ def test_frames_counted_in_runs_are_the_same_as_one_by_one() -> None:
 
 
 @pytest.mark.parametrize("data", [b"", b"x", b"#", b"a#b#", b"x" * 90])
-def test_the_short_cut_asks_nothing_but_its_own_tables(data: bytes) -> None:
-    """The rule at length reads the settings."""
+def test_the_fast_path_uses_only_its_own_tables(data: bytes) -> None:
+    """The full rule reads the settings."""
     lab = MemorySpace(participants={"alice": ALL}, limits=Limits(message_bytes=100))
     message = build_frame(open_stream(lab.join("alice")), data)
     lab.space.settings = None  # type: ignore[assignment]
@@ -108,14 +108,14 @@ def test_the_short_cut_asks_nothing_but_its_own_tables(data: bytes) -> None:
         lab.space.route("bob", message)
 
 
-def test_a_frame_limit_turns_the_short_cut_off() -> None:
+def test_a_frame_limit_disables_the_fast_path() -> None:
     lab = MemorySpace(participants={"alice": ALL}, limits=Limits(frames_per_second=1, frame_burst=1))
     open_stream(lab.join("alice"))
     decisions = [lab.space.route("alice", b"#stream-1#x") for _ in range(2)]
     assert [isinstance(decision, Route) for decision in decisions] == [True, False]
 
 
-def test_a_paused_writer_takes_no_short_cut() -> None:
+def test_a_paused_writer_does_not_use_the_fast_path() -> None:
     lab = MemorySpace(participants={"alice": ALL, "bob": ALL})
     alice, bob = lab.join("alice"), lab.join("bob")
     stream_id = open_stream(alice)
@@ -137,7 +137,7 @@ def test_formats_are_compiled_once_and_dropped_with_their_stream() -> None:
     assert lab.space._formats == {}
 
 
-def test_nothing_is_kept_of_who_has_left() -> None:
+def test_nothing_is_kept_about_a_participant_that_has_left() -> None:
     lab = MemorySpace(participants={"alice": ALL, "bob": None}, limits=Limits(frames_per_second=10))
     lab.post("bob", {"kind": "chat", "payload": {"text": "by post"}})
     bob = lab.join("bob")
@@ -151,7 +151,7 @@ def test_nothing_is_kept_of_who_has_left() -> None:
     assert [len(table) for table in (*tables, space._envelope_rates, space._frame_rates)] == [0] * 7
 
 
-def test_the_rates_of_so_many_who_left_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_rates_of_a_limited_number_of_former_participants_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("mew.protocol.space.MAX_PAYERS", 2)
     names = ("a", "b", "c")
     lab = MemorySpace(participants=dict.fromkeys(names))
@@ -169,7 +169,7 @@ def test_the_rates_of_so_many_who_left_are_kept(monkeypatch: pytest.MonkeyPatch)
 # Time and ids
 
 
-def test_time_does_not_go_back_even_where_nothing_was_recorded() -> None:
+def test_time_never_runs_backwards_even_without_records() -> None:
     limits = Limits(frames_per_second=1, frame_burst=2)
     lab = MemorySpace(participants={"alice": ALL}, limits=limits)
     alice = lab.join("alice")
@@ -183,7 +183,7 @@ def test_time_does_not_go_back_even_where_nothing_was_recorded() -> None:
     assert lab.records[-1].time == NOON + 3600 * SECOND
 
 
-def test_ids_of_two_starts_never_meet() -> None:
+def test_ids_of_two_starts_never_collide() -> None:
     lab = MemorySpace(participants={"alice": ALL})
     first = {lab.space.new_id() for _ in range(20)}
     lab.restart()
@@ -198,12 +198,12 @@ def test_a_tick_with_nothing_to_do_does_nothing() -> None:
 
 
 @pytest.mark.parametrize("command", [Leave("never"), Receive("never", b"{}"), Receive("never", b"#a#b")])
-def test_a_connection_that_is_not_there_does_nothing(command: Leave | Receive) -> None:
+def test_a_command_for_an_unknown_connection_does_nothing(command: Leave | Receive) -> None:
     lab = MemorySpace(participants={"alice": ALL})
     assert lab.run(command) == []
 
 
-def test_a_space_that_goes_on_from_a_state_begins_with_it() -> None:
+def test_a_space_restored_from_a_state_continues_from_it() -> None:
     lab = MemorySpace(participants={"alice": ALL})
     again = SpaceCore(lab.settings, lab.tokens, lab.folded())
     assert snapshot(again.state) == snapshot(lab.state)

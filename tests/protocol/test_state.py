@@ -1,4 +1,4 @@
-"""What can be asked of a state."""
+"""The queries of a state."""
 
 from typing import Any
 
@@ -38,7 +38,7 @@ STATE = SpaceState(
         ("nobody", False, False),
     ],
 )
-def test_who_is_somebody_and_who_can_come_back(participant: str, is_known: bool, returns: bool) -> None:
+def test_participants_are_known_and_may_return(participant: str, is_known: bool, returns: bool) -> None:
     assert STATE.knows(participant) is is_known
     assert STATE.may_return(participant) is returns
 
@@ -56,7 +56,9 @@ def test_who_is_somebody_and_who_can_come_back(participant: str, is_known: bool,
         ({"alice": None}, {"alice": 101}, False),
     ],
 )
-def test_who_is_muted_at_a_time(paused: dict[str, int | None], closing: dict[str, int], muted: bool) -> None:
+def test_muted_participants_depend_on_the_time(
+    paused: dict[str, int | None], closing: dict[str, int], muted: bool
+) -> None:
     state = SpaceState(space_id="lab", paused=paused, closing=closing)
     assert state.is_muted("bob", 100) is muted
 
@@ -71,17 +73,17 @@ def test_who_is_muted_at_a_time(paused: dict[str, int | None], closing: dict[str
         ("nobody", "default", ["chat"]),
     ],
 )
-def test_what_a_participant_starts_from(participant: str, source: str, kinds: list[str]) -> None:
+def test_the_base_capabilities_are_configured_or_default(participant: str, source: str, kinds: list[str]) -> None:
     base_source, capabilities = STATE.base(participant)
     assert (base_source, [capability.pattern["kind"] for capability in capabilities]) == (source, kinds)
 
 
-def test_an_invitation_outranks_what_was_configured() -> None:
+def test_an_invitation_takes_precedence_over_the_configuration() -> None:
     state = SpaceState(space_id="lab", configured={"bob": caps("chat")}, invited={"bob": caps("mcp/*")})
     assert state.base("bob") == ("invited", caps("mcp/*"))
 
 
-def test_configured_with_nothing_is_not_configured_with_the_defaults() -> None:
+def test_an_empty_configuration_is_not_the_defaults() -> None:
     state = SpaceState(space_id="lab", configured={"bob": ()})
     assert effective(state, "bob") == [("baseline", "mcp/response")]
 
@@ -96,7 +98,7 @@ def test_effective_capabilities_are_base_then_baseline_then_granted() -> None:
     ]
 
 
-def test_what_was_revoked_comes_back_only_by_a_grant() -> None:
+def test_a_revoked_capability_returns_only_with_a_grant() -> None:
     (chat,) = caps("chat")
     state = SpaceState(space_id="lab", revoked={"bob": (chat.text,)})
     assert effective(state, "bob") == [("baseline", "mcp/response")]

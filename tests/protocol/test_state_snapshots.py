@@ -1,4 +1,4 @@
-"""States as canonical bytes and back."""
+"""States as canonical bytes, and their restoration."""
 
 from typing import Any
 
@@ -16,29 +16,29 @@ from tests.support.hypothesis_settings import examples
 by_chance = examples(30)
 
 
-def test_the_rich_state_is_rich() -> None:
+def test_the_example_state_has_entries_in_every_table() -> None:
     state = msgspec.structs.asdict(rich_state())
     assert [name for name, value in state.items() if value in ({}, (), "", 0)] == []
 
 
-def test_a_rich_state_comes_back_whole() -> None:
+def test_the_example_state_is_restored_completely() -> None:
     state = rich_state()
     assert plain(restore(snapshot(state))) == plain(state)
 
 
-def test_an_empty_state_comes_back_whole() -> None:
+def test_an_empty_state_is_restored_completely() -> None:
     state = SpaceState(space_id="lab")
     assert plain(restore(snapshot(state))) == plain(state)
 
 
-def test_defaults_that_were_configured_come_back() -> None:
+def test_configured_defaults_are_restored() -> None:
     lab = MemorySpace(defaults=[{"kind": "memo"}, {"kind": "note"}])
     assert [capability.pattern["kind"] for capability in restore(snapshot(lab.state)).defaults] == ["memo", "note"]
 
 
 @by_chance
 @given(steps=histories())
-def test_any_state_comes_back_whole_and_goes_on_the_same(steps: list[Step]) -> None:
+def test_any_restored_state_continues_identically(steps: list[Step]) -> None:
     lab = MemorySpace(**CONFIGURATION)
     history = History(lab)
     history.play_all(steps)
@@ -53,7 +53,7 @@ def test_any_state_comes_back_whole_and_goes_on_the_same(steps: list[Step]) -> N
 
 @by_chance
 @given(steps=histories())
-def test_a_snapshot_is_made_of_its_own_restoration(steps: list[Step]) -> None:
+def test_a_restored_state_has_the_same_snapshot(steps: list[Step]) -> None:
     lab = MemorySpace(**CONFIGURATION)
     History(lab).play_all(steps)
     text = snapshot(lab.state)
@@ -75,7 +75,7 @@ UNORDERED = [
 
 
 def _crowded_state() -> SpaceState:
-    """The rich one, with a few more entries in each table."""
+    """The example state with a few more entries in each table."""
     state = rich_state()
     for name in UNORDERED:
         setattr(state, name, {**getattr(state, name), **_more_of(state, name)})
@@ -90,7 +90,7 @@ def orders() -> st.SearchStrategy[dict[str, list[Any]]]:
 
 @by_chance
 @given(order=st.deferred(orders))
-def test_equal_states_give_equal_bytes_however_they_came_about(order: dict[str, list[Any]]) -> None:
+def test_equal_states_have_equal_bytes(order: dict[str, list[Any]]) -> None:
     one = _crowded_state()
     other = restore(snapshot(one))
     for name, keys in order.items():
@@ -100,20 +100,20 @@ def test_equal_states_give_equal_bytes_however_they_came_about(order: dict[str, 
 
 
 def _more_of(state: SpaceState, name: str) -> dict[str, object]:
-    """A few more entries like the first one."""
+    """A few more entries similar to the first one."""
     value = next(iter(getattr(state, name).values()))
     return dict.fromkeys(("zoe", "yan", "xu"), value)
 
 
 @pytest.mark.parametrize("name", ["present", "streams"])
-def test_order_counts_where_it_is_told_to_participants(name: str) -> None:
+def test_order_matters_if_participants_see_it(name: str) -> None:
     one, other = rich_state(), rich_state()
     setattr(other, name, dict(reversed(getattr(other, name).items())))
     assert snapshot(other) != snapshot(one)
     assert list(getattr(restore(snapshot(other)), name)) == list(getattr(other, name))
 
 
-def test_a_snapshot_of_the_version_before_has_no_proposals() -> None:
+def test_a_snapshot_of_the_previous_version_has_no_proposals() -> None:
     state = rich_state()
     old = msgspec.json.decode(snapshot(state)) | {"fold_version": 1}
     for name in ("proposals", "closed_proposals", "grant_ends"):
@@ -124,11 +124,11 @@ def test_a_snapshot_of_the_version_before_has_no_proposals() -> None:
     assert plain(restore(msgspec.json.encode(old))) == plain(state)
 
 
-def test_a_snapshot_names_its_fold() -> None:
+def test_a_snapshot_has_its_fold_version() -> None:
     assert msgspec.json.decode(snapshot(rich_state()))["fold_version"] == FOLD_VERSION
 
 
-def test_a_restored_space_shares_nothing_with_the_state_it_came_from() -> None:
+def test_a_restored_space_shares_nothing_with_the_original_state() -> None:
     state = rich_state()
     other = restore(snapshot(state))
     for name in SpaceState.__struct_fields__:
@@ -138,7 +138,7 @@ def test_a_restored_space_shares_nothing_with_the_state_it_came_from() -> None:
     assert plain(state) == plain(rich_state())
 
 
-def test_what_was_asked_for_a_stream_comes_back_byte_for_byte() -> None:
+def test_the_request_of_a_stream_is_restored_byte_for_byte() -> None:
     lab = MemorySpace(participants={"alice": [{"kind": "*"}]})
     odd = b'{"kind":"stream/request","payload":{"n":1.0,"long":12345678901234567890,"two":{"a":1,"a":2}, "s" : [ 1 ]}}'
     lab.join("alice").send_bytes(odd)

@@ -1,4 +1,4 @@
-"""Streams as values: what an entry shows, and that an announcement of one is enough to know it."""
+"""Streams as values: the fields of an entry, and that an announcement contains the whole stream."""
 
 from typing import Any
 
@@ -43,7 +43,7 @@ def shown(stream: StreamEntry) -> dict[str, Any]:
 
 @by_chance
 @given(fields=FIELDS)
-def test_an_entry_shows_every_field_that_was_asked_for_but_those_of_the_gateway(fields: dict[str, Any]) -> None:
+def test_an_entry_has_every_requested_field_except_those_of_the_gateway(fields: dict[str, Any]) -> None:
     entry = shown(stream_of(fields))
     own = {name: value for name, value in fields.items() if name not in OVERLAID}
     assert {name: entry[name] for name in own} == own
@@ -63,7 +63,7 @@ def test_an_entry_shows_every_field_that_was_asked_for_but_those_of_the_gateway(
 
 @by_chance
 @given(fields=FIELDS)
-def test_direction_and_encoding_are_the_requests_or_the_usual_ones(fields: dict[str, Any]) -> None:
+def test_direction_and_encoding_are_requested_or_default(fields: dict[str, Any]) -> None:
     entry = shown(stream_of(fields))
     assert entry["direction"] == ("upload" if fields.get("direction") is None else fields["direction"])
     assert entry["encoding"] == ("utf-8" if fields.get("encoding") is None else fields["encoding"])
@@ -71,7 +71,7 @@ def test_direction_and_encoding_are_the_requests_or_the_usual_ones(fields: dict[
 
 @by_chance
 @given(fields=FIELDS)
-def test_a_stream_is_known_from_its_stream_open(fields: dict[str, Any]) -> None:
+def test_a_stream_is_read_from_its_stream_open(fields: dict[str, Any]) -> None:
     stream = stream_of(fields)
     assert (
         read_stream_entry("lab", raw_json.split_json(encode_stream_entry(stream, owner_connected=True, frames=0)))
@@ -81,13 +81,13 @@ def test_a_stream_is_known_from_its_stream_open(fields: dict[str, Any]) -> None:
 
 @by_chance
 @given(fields=FIELDS)
-def test_a_stream_is_known_from_its_stream_ready(fields: dict[str, Any]) -> None:
+def test_a_stream_is_read_from_its_stream_ready(fields: dict[str, Any]) -> None:
     stream = stream_of(fields, ready=True)
     texts = {name: raw_json.encode_json(value) for name, value in fields.items()}
     assert read_stream_ready("lab", raw_json.split_json(stream_ready_payload(stream, texts)), NOON) == stream
 
 
-def test_values_are_read_off_the_text() -> None:
+def test_values_are_read_from_the_text() -> None:
     stream = stream_of({"target": ["bob", "carol", "bob"], "validate": False})
     assert stream.targets == ("bob", "carol")
     assert stream.value("validate") is False

@@ -1,4 +1,4 @@
-"""How an envelope names a stream, and how its name is completed."""
+"""How an envelope refers to a stream, and how the reference is completed."""
 
 from typing import Any
 
@@ -37,29 +37,29 @@ def test_a_stream_is_named_in_either_place(payload: dict[str, Any], stream_id: s
     assert referenced_stream_id(envelope(**payload)) == stream_id
 
 
-def test_the_two_places_must_not_contradict_each_other() -> None:
+def test_two_references_must_not_contradict_each_other() -> None:
     with pytest.raises(InvalidEnvelope, match=r"'s'.*'t'"):
         referenced_stream_id(envelope(stream_id="s", stream={"stream_id": "t"}))
 
 
-def test_a_name_that_is_needed_has_to_be_there() -> None:
+def test_a_required_reference_must_be_present() -> None:
     with pytest.raises(InvalidEnvelope, match=r"stream/note: `payload\.stream_id`"):
         require_stream_id(LAB, envelope(text="which?"))
     assert require_stream_id(LAB, envelope(stream=WHOLE)) == "s"
 
 
 @pytest.mark.parametrize("stream", [{}, {"namespace": None}, {"namespace": "lab/s"}, None])
-def test_a_namespace_may_be_left_out(stream: Any) -> None:
+def test_a_namespace_may_be_omitted(stream: Any) -> None:
     check_stream_namespace(LAB, envelope(stream=stream), "s")
 
 
 @pytest.mark.parametrize("stream", [{"namespace": "lab/t"}, {"namespace": ""}, {"namespace": 7}, "s", ["s"], 0, False])
-def test_a_namespace_that_is_given_is_the_streams(stream: Any) -> None:
+def test_a_given_namespace_must_be_that_of_the_stream(stream: Any) -> None:
     with pytest.raises(InvalidEnvelope, match=r"payload\.stream"):
         check_stream_namespace(LAB, envelope(stream=stream), "s")
 
 
-def test_an_envelope_that_has_the_whole_name_keeps_its_payload_as_it_came() -> None:
+def test_an_envelope_with_a_complete_reference_keeps_its_payload() -> None:
     text = b'{"kind":"stream/note","payload":{ "stream" : {"namespace":"lab/s","stream_id":"s"}, "a":1.0 }}'
     sent = complete_reference(LAB, parse(text), "s")
     assert sent.fields["payload"] == b'{ "stream" : {"namespace":"lab/s","stream_id":"s"}, "a":1.0 }'
@@ -70,7 +70,7 @@ MEMBERS = st.dictionaries(st.text(max_size=4), st.integers() | st.text(max_size=
 
 
 @given(others=MEMBERS, nested=st.none() | MEMBERS, at_the_top=st.booleans())
-def test_whatever_else_a_payload_has_it_is_kept(
+def test_other_fields_of_a_payload_are_kept(
     others: dict[str, Any], nested: dict[str, Any] | None, at_the_top: bool
 ) -> None:
     payload = {**others, **({"stream_id": "s"} if at_the_top else {})}

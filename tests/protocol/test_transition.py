@@ -43,7 +43,7 @@ def test_a_record_takes_the_next_position_and_the_time_of_the_transition(transit
     assert transition.space.state.position == before + 2
 
 
-def test_what_the_gateway_says_is_recorded_and_sent_alike(transition: Transition) -> None:
+def test_a_message_of_the_gateway_is_recorded_and_sent_identically(transition: Transition) -> None:
     transition.emit(
         GatewayMessage(
             kind="stream/gap", payload=b'{"a":1.0}', audience=Recipients(("alice",)), to=("alice",), cause=("c",)
@@ -73,7 +73,7 @@ def test_a_secret_is_sent_and_not_recorded(transition: Transition) -> None:
     assert {**envelope(record.payload), "payload": 0} == {**envelope(delivery.message), "payload": 0}
 
 
-def test_what_is_said_of_a_stream_names_it_whole_and_leaves_out_what_is_none(transition: Transition) -> None:
+def test_a_message_about_a_stream_has_its_reference_and_omits_none_values(transition: Transition) -> None:
     stream = transition.space.state.streams["stream-1"]
     transition.emit_for_stream(stream, "stream/close", ("c",), reason=None, authorized_writers=("alice",))
     record, delivery = of(transition.effects)
@@ -87,7 +87,7 @@ def test_what_is_said_of_a_stream_names_it_whole_and_leaves_out_what_is_none(tra
     assert (record.stream_id, record.reason, delivery.audience) == ("stream-1", None, Everyone())
 
 
-def test_an_error_has_no_record_of_its_own(transition: Transition) -> None:
+def test_an_error_has_no_separate_record(transition: Transition) -> None:
     transition.send_error(Recipients(("alice",)), "alice", Unauthorized("no", stream_id="x"), ("at-fault",))
     (delivery,) = transition.effects
     assert isinstance(delivery, Deliver)
@@ -96,7 +96,7 @@ def test_an_error_has_no_record_of_its_own(transition: Transition) -> None:
     assert sent["payload"] == {"error": "unauthorized", "message": "no", "stream_id": "x"}
 
 
-def test_an_answer_is_accepted_unless_a_handler_says_more(transition: Transition) -> None:
+def test_an_answer_is_accepted_by_default(transition: Transition) -> None:
     transition.answer("e1", NOON)
     transition.answer_fields = {"status": "granted", "stream_id": "stream-1"}
     transition.answer("e2", NOON)

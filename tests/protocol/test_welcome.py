@@ -1,4 +1,4 @@
-"""Any welcome ever sent can be made again from the journal."""
+"""Every welcome can be reproduced from the journal."""
 
 import msgspec
 from hypothesis import given
@@ -15,7 +15,7 @@ def decoded(payload: bytes) -> object:
     return msgspec.json.decode(payload)
 
 
-def test_a_state_in_which_nothing_happened_has_a_welcome() -> None:
+def test_an_empty_state_has_a_welcome() -> None:
     assert decoded(welcome_at(SpaceState(space_id="lab"), "alice")) == {
         "you": {"id": "alice", "capabilities": [{"kind": "chat"}, {"kind": "mcp/response"}]},
         "participants": [],
@@ -24,7 +24,7 @@ def test_a_state_in_which_nothing_happened_has_a_welcome() -> None:
     }
 
 
-def test_an_observer_of_a_state_has_nothing_and_sees_everybody_whatever_it_is_called() -> None:
+def test_an_observer_has_no_capabilities_and_sees_all_participants() -> None:
     lab = MemorySpace(**CONFIGURATION)
     lab.join("alice")
     welcome = decoded(observer_welcome_at(lab.state, "alice"))
@@ -35,7 +35,7 @@ def test_an_observer_of_a_state_has_nothing_and_sees_everybody_whatever_it_is_ca
 
 @given(steps=histories())
 @examples(40)
-def test_every_welcome_that_was_sent_follows_from_the_records_before_it(steps: list[Step]) -> None:
+def test_every_welcome_follows_from_the_earlier_records(steps: list[Step]) -> None:
     lab = MemorySpace(**CONFIGURATION)
     History(lab).play_all(steps)
     lab.observe()
@@ -49,7 +49,7 @@ def test_every_welcome_that_was_sent_follows_from_the_records_before_it(steps: l
 
 @given(steps=histories())
 @examples(30)
-def test_the_roster_that_is_kept_is_the_one_that_the_state_says(steps: list[Step]) -> None:
+def test_the_cached_roster_agrees_with_the_state(steps: list[Step]) -> None:
     lab = MemorySpace(**CONFIGURATION)
     History(lab).play_all(steps)
     cached = lab.space.roster
@@ -59,7 +59,7 @@ def test_the_roster_that_is_kept_is_the_one_that_the_state_says(steps: list[Step
         assert cached.text_without(name) == b",".join(entry for other, entry in cached.entries.items() if other != name)
 
 
-def test_the_text_of_a_roster_grows_with_it_and_is_made_anew_when_it_changes() -> None:
+def test_the_text_of_a_roster_is_extended_or_rebuilt_with_it() -> None:
     entries = Roster([("alice", b"1"), ("bob", b"2")])
     assert entries.text() == b"1,2"
     entries.put("carol", b"3")

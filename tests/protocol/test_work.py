@@ -1,4 +1,4 @@
-"""What a message takes: counted by bytes, containers and characters, and the same each time."""
+"""The work of a message: counted in bytes, containers and characters, and always the same."""
 
 import pytest
 
@@ -14,7 +14,7 @@ def test_units_add_up() -> None:
     assert work.units == 5 + 2
 
 
-def test_so_many_characters_may_be_scanned_and_no_more() -> None:
+def test_the_number_of_scanned_characters_is_limited() -> None:
     work = Work()
     work.scan(MAX_SCANNED)
     with pytest.raises(ScannedTooMuch):

@@ -1,4 +1,4 @@
-"""Budgets of work and bytes: nothing is refused while nothing is owed, and coming back does not pay for it."""
+"""Budgets of work and bytes: nothing is refused without debt, and a reconnect does not cancel a debt."""
 
 import pytest
 
@@ -17,14 +17,14 @@ def refused(accounts: Budgets, payer: str, now: int) -> dict[str, object]:
     return refusal.value.parts
 
 
-def test_who_has_never_been_charged_owes_nothing() -> None:
+def test_a_payer_without_charges_owes_nothing() -> None:
     accounts = Budgets()
     accounts.require("alice", LIMITS, 0)
     assert accounts.owed("alice", 0) == 0
     assert accounts.exceeded == {}
 
 
-def test_work_is_charged_whatever_is_left_and_is_owed_until_time_has_paid() -> None:
+def test_work_is_charged_beyond_the_budget_and_owed_until_enough_time_has_passed() -> None:
     accounts = Budgets()
     accounts.charge("alice", LIMITS, 0, work=49, size=0)
     accounts.require("alice", LIMITS, 0)
@@ -36,14 +36,14 @@ def test_work_is_charged_whatever_is_left_and_is_owed_until_time_has_paid() -> N
     assert accounts.exceeded == {"work": 1}
 
 
-def test_bytes_are_a_budget_of_their_own() -> None:
+def test_bytes_are_a_separate_budget() -> None:
     accounts = Budgets()
     accounts.charge("alice", LIMITS, 0, work=0, size=2_500)
     assert refused(accounts, "alice", 0) == {"budget": "bytes", "retry_after_ms": 501}
     assert accounts.exceeded == {"bytes": 1}
 
 
-def test_who_has_been_silent_for_a_minute_is_forgotten_when_another_comes() -> None:
+def test_a_payer_is_forgotten_after_a_minute_without_charges() -> None:
     accounts = Budgets()
     for name in ("alice", "bob"):
         accounts.charge(name, LIMITS, 0, work=10**9, size=0)
@@ -53,7 +53,7 @@ def test_who_has_been_silent_for_a_minute_is_forgotten_when_another_comes() -> N
     refused(accounts, "bob", RETENTION_SECONDS * SECOND)
 
 
-def test_where_they_are_too_many_the_most_silent_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_over_the_limit_the_longest_inactive_payers_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limits, "MAX_PAYERS", 3)
     accounts = Budgets()
     for name in ("a", "b", "c", "d"):

@@ -6,7 +6,7 @@ from mew.protocol.timestamps import SECOND
 DUE = REPEATED_SECONDS * SECOND
 
 
-def test_a_source_is_forgotten_when_it_is_quiet() -> None:
+def test_a_quiet_source_is_forgotten() -> None:
     refused = RefusedConnections()
     assert refused.admit("192.0.2.1", "unauthorized", 0)
     assert not refused.admit("192.0.2.1", "unauthorized", 1)
@@ -18,7 +18,7 @@ def test_a_source_is_forgotten_when_it_is_quiet() -> None:
     assert refused.admit("192.0.2.1", "unauthorized", 2 * DUE)
 
 
-def test_sources_beyond_the_most_are_counted_together() -> None:
+def test_sources_over_the_limit_are_counted_together() -> None:
     refused = RefusedConnections(2)
     assert [refused.admit(source, "unauthorized", 0) for source in ("a", "b", "c", "d")] == [True, True, False, False]
     assert list(refused.due(0, early=True)) == [(OTHERS, "unauthorized", 2)]

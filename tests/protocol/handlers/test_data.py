@@ -1,4 +1,4 @@
-"""The frame rule asked and carried out: `Space.route` and `Space.handle` never disagree, however many may write."""
+"""The rule for frames: `Space.route` and `Space.handle` always agree, whatever the number of writers."""
 
 from typing import Any
 
@@ -26,7 +26,7 @@ def open_stream(client: Client, **fields: Any) -> str:
 
 
 def agree(lab: MemorySpace, answer: Route | ProtocolError, client: Client, message: bytes) -> None:
-    """What is carried out is what was answered."""
+    """The effects are those of the decision."""
     frames = dict(lab.state.frames)
     effects = lab.run(Receive(client.connection, message, text=False))
     records = [effect for effect in effects if isinstance(effect, Record)]
@@ -50,7 +50,7 @@ def agree(lab: MemorySpace, answer: Route | ProtocolError, client: Client, messa
 
 @examples(60)
 @given(steps=histories(), message=st.sampled_from(MESSAGES))
-def test_what_is_answered_to_a_frame_is_what_is_done_with_it(steps: list[Step], message: bytes) -> None:
+def test_the_decision_about_a_frame_is_carried_out(steps: list[Step], message: bytes) -> None:
     lab = MemorySpace(**CONFIGURATION)
     history = History(lab)
     for step in steps:
@@ -62,7 +62,7 @@ def test_what_is_answered_to_a_frame_is_what_is_done_with_it(steps: list[Step], 
 
 @pytest.mark.parametrize("rate", [None, 10], ids=["by the short cut", "at length"])
 @pytest.mark.parametrize("size", [99, 100, 101])
-def test_they_agree_on_the_size(size: int, rate: float | None) -> None:
+def test_route_and_handle_agree_on_the_size(size: int, rate: float | None) -> None:
     lab = MemorySpace(participants={"alice": ALL}, limits=Limits(message_bytes=100, frames_per_second=rate))
     alice = lab.join("alice")
     message = build_frame(open_stream(alice), b"x" * (size - len("#stream-1#")))
@@ -72,8 +72,8 @@ def test_they_agree_on_the_size(size: int, rate: float | None) -> None:
     assert alice.closed == (1009 if size > 100 else None)
 
 
-def test_they_agree_on_the_rate() -> None:
-    """Asking spends the allowance, so two spaces are asked the same: one to answer, one to act."""
+def test_route_and_handle_agree_on_the_rate() -> None:
+    """A decision uses up the allowance, so two equal spaces are used: one to decide, one to act."""
     limits = Limits(frames_per_second=2, frame_burst=3)
     routed, handled = (MemorySpace(participants={"alice": ALL}, limits=limits) for _ in range(2))
     alice = handled.join("alice")
@@ -99,8 +99,8 @@ def test_the_rate_recovers_between_ticks() -> None:
     assert lab.state.frames == {stream_id: 3}
 
 
-def test_the_answer_is_one_object_however_many_may_write() -> None:
-    """Constant time: the same route is handed out for every frame, found by its header and a set."""
+def test_the_decision_is_one_object_whatever_the_number_of_writers() -> None:
+    """Constant time: the same route is returned for every frame, found by its header and a set."""
     writers = [f"w{number}" for number in range(10_000)]
     for count in (2, 10_000):
         lab = MemorySpace(participants={"w0": ALL}, limits=Limits(writers=10_000))
@@ -131,7 +131,7 @@ def test_the_answer_is_one_object_however_many_may_write() -> None:
         assert isinstance(lab.space.route("nobody", build_frame(stream_id, b"")), ProtocolError)
 
 
-def test_a_route_is_made_anew_when_the_writers_change() -> None:
+def test_a_change_of_the_writers_creates_a_new_route() -> None:
     lab = MemorySpace(participants={"alice": ALL, "bob": None})
     alice, _ = lab.join("alice"), lab.join("bob")
     stream_id = open_stream(alice)
@@ -145,7 +145,7 @@ def test_a_route_is_made_anew_when_the_writers_change() -> None:
     assert lab.space.route("alice", message) is after
 
 
-def test_a_frame_that_is_refused_leaves_nothing_but_a_record() -> None:
+def test_a_refused_frame_only_adds_a_record() -> None:
     lab = MemorySpace(participants={"alice": ALL, "bob": None})
     alice, bob = lab.join("alice"), lab.join("bob")
     stream_id = open_stream(alice)
@@ -159,7 +159,7 @@ def test_a_frame_that_is_refused_leaves_nothing_but_a_record() -> None:
     assert (after.frames, after.streams) == ({stream_id: 0}, before.streams)
 
 
-def test_an_error_that_is_held_back_leaves_its_record() -> None:
+def test_a_suppressed_error_is_recorded() -> None:
     lab = MemorySpace(participants={"alice": ALL})
     alice = lab.join("alice")
     for _ in range(3):
@@ -169,7 +169,7 @@ def test_an_error_that_is_held_back_leaves_its_record() -> None:
     assert alice.kinds().count("system/error") == 1
 
 
-def test_a_frame_that_is_too_large_closes_the_connection_after_saying_so() -> None:
+def test_a_frame_that_is_too_large_gets_an_error_and_closes_the_connection() -> None:
     lab = MemorySpace(participants={"alice": ALL}, limits=Limits(message_bytes=100))
     alice = lab.join("alice")
     alice.frame("stream-1", "x" * 100)
@@ -179,7 +179,7 @@ def test_a_frame_that_is_too_large_closes_the_connection_after_saying_so() -> No
     assert left.reason == "message_too_large"
 
 
-def test_an_error_that_was_held_back_before_says_no_less_than_the_first() -> None:
+def test_an_error_after_suppressed_ones_has_the_same_parts_as_the_first() -> None:
     lab = MemorySpace(participants={"alice": ALL})
     alice = lab.join("alice")
     for _ in range(3):
@@ -190,7 +190,7 @@ def test_an_error_that_was_held_back_before_says_no_less_than_the_first() -> Non
     assert alice.error() == {**first, "suppressed": 2}
 
 
-def test_a_gap_in_a_writers_numbers_is_recorded_with_the_envelope_that_shows_it() -> None:
+def test_a_gap_in_the_sequence_of_a_writer_is_recorded_with_the_next_envelope() -> None:
     lab = MemorySpace(participants={"alice": ALL})
     alice = lab.join("alice")
     stream_id = open_stream(alice)

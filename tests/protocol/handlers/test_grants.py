@@ -1,4 +1,4 @@
-"""Granting as a whole: however capabilities are handed around, no power comes into being."""
+"""Grants as a whole: no sequence of grants creates a new permission."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -17,7 +17,7 @@ GRANTING = read_capability({"kind": "capability/grant"}, "granting")
 
 
 def space_of(*bases: list[Capability]) -> MemorySpace:
-    """Three participants that may grant and hold these besides, and one that may revoke."""
+    """Three participants that may grant and that also have these capabilities, and one that may revoke."""
     participants = {
         name: [capability.pattern for capability in [GRANTING, *base]] for name, base in zip(NAMES, bases, strict=True)
     }
@@ -25,7 +25,7 @@ def space_of(*bases: list[Capability]) -> MemorySpace:
 
 
 def grant(lab: MemorySpace, granter: str, recipient: str, capability: Capability) -> bool:
-    """Try to grant; whether it was accepted."""
+    """Try to grant; return whether the grant was accepted."""
     envelope = {
         "kind": "capability/grant",
         "payload": {"recipient": recipient, "capabilities": [capability.pattern]},
@@ -39,7 +39,7 @@ def allowed(lab: MemorySpace, name: str, sent: Sent) -> bool:
 
 @dataclass(frozen=True)
 class Grant:
-    """One participant tries to grant another something; `fitting` is likely to fit it."""
+    """One participant tries to grant a capability to another; `fitting` is likely to match it."""
 
     granter: str
     recipient: str
@@ -49,7 +49,7 @@ class Grant:
 
 @dataclass(frozen=True)
 class Round:
-    """What participants hold, what they try to grant each other, and what is likely to fit some of all that."""
+    """The capabilities of participants, the grants that they try, and envelopes that match some of them."""
 
     bases: tuple[list[Capability], ...]
     grants: list[Grant]
@@ -58,7 +58,7 @@ class Round:
 
 @st.composite
 def rounds(draw: st.DrawFn) -> Round:
-    """Mostly one hands on what it holds, or has come to hold, or something narrower."""
+    """Mostly a participant grants a capability that it has or has received, or a narrower one."""
     bases = draw(st.tuples(*[st.lists(capabilities, max_size=2)] * 3))
     lab, grants = space_of(*bases), []
     circulating = [GRANTING, *(capability for base in bases for capability in base)]
@@ -73,13 +73,15 @@ def rounds(draw: st.DrawFn) -> Round:
 
 @examples(25)
 @given(played=rounds())
-def test_nobody_comes_to_a_power_that_nobody_was_given_by_the_configuration(played: Round) -> None:
+def test_no_grant_exceeds_the_capabilities_of_the_configuration(played: Round) -> None:
     lab, untouched = space_of(*played.bases), space_of(*played.bases)
     for attempt in played.grants:
         before = lab.space.capabilities(attempt.granter)
         if grant(lab, attempt.granter, attempt.recipient, attempt.requested):
-            had = before.decide(*attempt.fitting).allowed
-            assert had or attempt.requested.miss(*attempt.fitting) is not None, "granted what the granter had not"
+            was_allowed = before.decide(*attempt.fitting).allowed
+            assert was_allowed or attempt.requested.miss(*attempt.fitting) is not None, (
+                "granted what the granter had not"
+            )
     for sent in played.fitting:
         now = [name for name in NAMES if allowed(lab, name, sent)]
         assert not now or [name for name in NAMES if allowed(untouched, name, sent)], sent
@@ -93,8 +95,8 @@ def held_and_copies(draw: st.DrawFn) -> tuple[Capability, list[Capability]]:
 
 @examples(25)
 @given(case=held_and_copies())
-def test_what_somebody_made_of_a_capability_is_revoked_with_it(case: tuple[Capability, list[Capability]]) -> None:
-    """Narrower copies that somebody grants to itself are no way to keep what is taken."""
+def test_grants_derived_from_a_capability_are_revoked_with_it(case: tuple[Capability, list[Capability]]) -> None:
+    """A participant cannot keep a revoked capability through narrower copies that it grants to itself."""
     original, copies = case
     lab = space_of([], [original], [])
     for copied in copies:
@@ -106,8 +108,8 @@ def test_what_somebody_made_of_a_capability_is_revoked_with_it(case: tuple[Capab
 
 
 @pytest.mark.parametrize("shape", [{"a": []}, {"a": [[]]}, {"a": [[], []]}], ids=repr)
-def test_a_pattern_that_nothing_fits_gives_nothing(shape: dict[str, Any]) -> None:
-    """It is covered by everything, because only the empty list fits it, and that fits everything."""
+def test_a_pattern_that_matches_nothing_may_be_granted(shape: dict[str, Any]) -> None:
+    """Every pattern covers it, because only the empty list matches it, and that matches every pattern."""
     lab = space_of([read_capability({"kind": "note", "payload": {"a": "x"}}, "held")], [], [])
     assert grant(lab, "alice", "bob", read_capability({"kind": "note", "payload": shape}, "asked"))
     assert not allowed(lab, "bob", ("note", {"a": "x"}, ()))
@@ -116,7 +118,7 @@ def test_a_pattern_that_nothing_fits_gives_nothing(shape: dict[str, Any]) -> Non
 
 
 @pytest.mark.parametrize("kind", ["grant", "revoke"])
-def test_what_is_no_capability_is_named_by_its_place(kind: str) -> None:
+def test_an_invalid_capability_is_named_by_its_index(kind: str) -> None:
     lab = space_of([], [], [])
     payload = {"recipient": "bob", "capabilities": [{"kind": "note"}, {"kind": ""}]}
     answer = lab.post("admin" if kind == "revoke" else "alice", {"kind": f"capability/{kind}", "payload": payload})

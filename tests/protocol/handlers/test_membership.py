@@ -1,4 +1,4 @@
-"""What inviting leaves behind in the journal and keeps out of it."""
+"""The records of an invitation, and what they omit."""
 
 import pytest
 
@@ -19,7 +19,7 @@ def test_the_token_of_an_invitation_is_sent_and_never_recorded() -> None:
 
 
 @pytest.mark.parametrize("again", [False, True], ids=["invited once", "kicked and invited again"])
-def test_an_invitation_holds_after_a_restart(*, again: bool) -> None:
+def test_an_invitation_is_valid_after_a_restart(*, again: bool) -> None:
     lab = MemorySpace(participants={"alice": [{"kind": "*"}]})
     alice = lab.join("alice")
     alice.send(kind="space/invite", payload={"participant_id": "carol", "initial_capabilities": [{"kind": "memo"}]})
@@ -32,7 +32,7 @@ def test_an_invitation_holds_after_a_restart(*, again: bool) -> None:
     assert capabilities == [{"kind": "note" if again else "memo"}, {"kind": "mcp/response"}]
 
 
-def test_an_invitation_whose_token_cannot_be_kept_has_not_happened() -> None:
+def test_an_invitation_whose_token_cannot_be_stored_has_no_effect() -> None:
     class FullDisk(MemoryTokens):
         def issue(self, space_id: str, participant: str, *, observer: bool = False) -> str:
             if participant == "carol":

@@ -1,4 +1,4 @@
-"""What the journal has of ownership, and what becomes of streams when a restart brings another configuration."""
+"""Records of ownership, and the state of streams after a restart with another configuration."""
 
 from typing import Any
 
@@ -21,7 +21,7 @@ def restart_with(lab: MemorySpace, **configuration: Any) -> None:
 
 
 @pytest.mark.parametrize("policy", ["keep", "transfer"])
-def test_a_stream_whose_owner_is_no_longer_configured_ends_with_the_restart(policy: str) -> None:
+def test_a_restart_ends_the_streams_of_an_owner_that_is_no_longer_configured(policy: str) -> None:
     lab = MemorySpace(participants={"alice": ALL, "bob": None})
     open_stream(lab.join("alice"), on_owner_disconnect=policy)
     restart_with(lab, participants={"bob": None})
@@ -29,7 +29,7 @@ def test_a_stream_whose_owner_is_no_longer_configured_ends_with_the_restart(poli
     assert (lab.records[-1].kind, lab.records[-1].reason) == ("stream/close", "owner_disconnected")
 
 
-def test_a_writer_that_is_no_longer_configured_is_revoked_with_the_restart() -> None:
+def test_a_restart_revokes_a_writer_that_is_no_longer_configured() -> None:
     lab = MemorySpace(participants={"alice": ALL, "bob": None})
     alice, _bob = lab.join("alice"), lab.join("bob")
     stream_id = open_stream(alice)
@@ -38,14 +38,14 @@ def test_a_writer_that_is_no_longer_configured_is_revoked_with_the_restart() -> 
     assert lab.state.streams[stream_id].writers == ("alice",)
 
 
-def test_under_close_a_restart_is_a_leave() -> None:
+def test_with_close_a_restart_counts_as_a_leave_of_the_owner() -> None:
     lab = MemorySpace(participants={"alice": ALL})
     open_stream(lab.join("alice"), on_owner_disconnect="close")
     lab.restart()
     assert lab.state.streams == {}
 
 
-def test_under_keep_an_absent_writer_is_revoked_and_the_owner_still_waited_for() -> None:
+def test_with_keep_an_absent_writer_is_revoked_and_the_stream_still_waits_for_its_owner() -> None:
     lab = MemorySpace(participants={"alice": ALL, "bob": None})
     alice, _bob = lab.join("alice"), lab.join("bob")
     stream_id = open_stream(alice, on_owner_disconnect="keep")
@@ -55,7 +55,7 @@ def test_under_keep_an_absent_writer_is_revoked_and_the_owner_still_waited_for()
     assert lab.state.streams[stream_id].writers == ("alice",)
 
 
-def test_a_grace_ends_once() -> None:
+def test_a_grace_period_ends_once() -> None:
     lab = MemorySpace(participants={"alice": ALL, "bob": None})
     alice, bob = lab.join("alice"), lab.join("bob")
     stream_id = open_stream(alice)
@@ -84,7 +84,7 @@ def test_a_request_is_recorded_with_its_stream(kind: str) -> None:
     assert (consumed.kind, consumed.stream_id) == (kind, stream_id)
 
 
-def test_what_a_kick_leads_to_names_the_kick() -> None:
+def test_the_consequences_of_a_kick_name_the_kick() -> None:
     lab = MemorySpace(participants={"alice": ALL, "bob": ALL, "carol": ALL})
     alice, bob, carol = lab.join("alice"), lab.join("bob"), lab.join("carol")
     written, waiting = open_stream(alice), open_stream(carol, on_owner_disconnect="keep")

@@ -1,4 +1,4 @@
-"""Coming and going as commands and effects: what a hub is told to do, and in which order."""
+"""Joins and leaves as commands and effects: what a hub must do, and in which order."""
 
 from typing import Any
 
@@ -34,7 +34,7 @@ def lab_of(*names: str, **configuration: Any) -> MemorySpace:
 
 
 def outline(effects: list[Effect]) -> list[str]:
-    """The effects in few words."""
+    """A summary of the effects."""
     deliveries = []
     for effect in effects:
         match effect:
@@ -57,7 +57,7 @@ def kick(client: Any, name: str) -> None:
     client.send(kind="space/kick", payload={"participant_id": name})
 
 
-# -------------------------------------------------------------------------------------------------- coming in
+# -------------------------------------------------------------------------------------------------- joins
 
 
 def test_a_start_records_the_epoch_and_the_configuration_without_secrets() -> None:
@@ -70,7 +70,7 @@ def test_a_start_records_the_epoch_and_the_configuration_without_secrets() -> No
 
 
 @pytest.mark.requirement("JOIN-16", "JOIN-18")
-def test_a_join_is_recorded_admitted_welcomed_and_then_told() -> None:
+def test_a_join_is_recorded_admitted_welcomed_and_then_announced() -> None:
     lab = lab_of("alice")
     assert outline(lab.run(Join(connection="c1", participant="alice"))) == [
         "record join",
@@ -83,7 +83,7 @@ def test_a_join_is_recorded_admitted_welcomed_and_then_told() -> None:
 
 
 @pytest.mark.requirement("JOIN-13")
-def test_a_take_over_closes_the_old_connection_before_it_admits_the_new() -> None:
+def test_a_takeover_closes_the_old_connection_before_it_admits_the_new_one() -> None:
     lab = lab_of("alice")
     lab.run(Join(connection="c1", participant="alice"))
     effects = lab.run(Join(connection="c2", participant="alice"))
@@ -104,7 +104,7 @@ def test_a_connection_joins_once() -> None:
 
 
 @pytest.mark.requirement("JOIN-20")
-def test_an_observer_is_admitted_and_welcomed_and_no_more() -> None:
+def test_an_observer_is_admitted_and_welcomed_and_not_announced() -> None:
     lab = lab_of("alice")
     effects = lab.run(Join(connection="c1", participant="onlooker", observer=True))
     assert outline(effects) == ["admit c1", "record system/welcome", "deliver system/welcome"]
@@ -121,7 +121,7 @@ def test_an_observer_is_admitted_and_welcomed_and_no_more() -> None:
         ({"participant": "bob"}, "system/error"),
     ],
 )
-def test_what_answers_a_join_names_it(joins: dict[str, Any], answer: str) -> None:
+def test_the_answers_to_a_join_name_it(joins: dict[str, Any], answer: str) -> None:
     lab = lab_of("admin", "alice", "bob")
     kick(lab.join("admin"), "bob")
     delivery = of_type(lab.run(Join(connection="c9", cause=("hello",), **joins)), Deliver)[0]
@@ -137,7 +137,7 @@ def test_a_refused_join_leaves_no_trace_in_the_journal() -> None:
 # ------------------------------------------------------------------------------------------------------ kicked
 
 
-def test_who_was_kicked_does_not_come_in_by_any_door() -> None:
+def test_a_kicked_participant_cannot_join_over_any_transport() -> None:
     lab = lab_of("alice", "bob", "carol", output_logs=frozenset({"carol"}))
     alice = lab.join("alice")
     for name in ("bob", "carol"):
@@ -157,7 +157,7 @@ def test_an_observer_is_not_the_kicked_participant_of_its_name() -> None:
     assert lab.observe("bob").kinds() == ["system/welcome"]
 
 
-def test_why_somebody_left_stands_with_the_leave_and_with_what_the_others_were_told() -> None:
+def test_the_reason_of_a_leave_is_in_its_record_and_in_the_presence() -> None:
     lab = lab_of("alice", "bob")
     alice = lab.join("alice")
     lab.join("bob")
@@ -171,7 +171,7 @@ def test_a_start_is_recorded_with_its_size() -> None:
     assert (start.event, start.size) == ("start", len(start.payload))
 
 
-def test_kicking_who_is_not_here_closes_nothing() -> None:
+def test_kicking_an_absent_participant_closes_nothing() -> None:
     lab = lab_of("alice", "bob")
     kick(lab.join("alice"), "bob")
     assert of_type(lab.effects, Close) == []
@@ -179,7 +179,7 @@ def test_kicking_who_is_not_here_closes_nothing() -> None:
 
 
 @pytest.mark.requirement("JOIN-36")
-def test_a_kick_takes_the_log_along() -> None:
+def test_a_kick_also_closes_the_output_log() -> None:
     lab = lab_of("alice", "bob", output_logs=frozenset({"bob"}))
     lab.log("bob")
     alice, socket = lab.join("alice"), lab.join("bob")
@@ -190,22 +190,22 @@ def test_a_kick_takes_the_log_along() -> None:
     assert list(lab.state.present) == ["alice"]
 
 
-# ------------------------------------------------------------------------------------------------------ going
+# ------------------------------------------------------------------------------------------------------ leaves
 
 
-def test_the_leave_of_an_unknown_connection_is_nothing() -> None:
+def test_the_leave_of_an_unknown_connection_has_no_effect() -> None:
     lab = lab_of("alice")
     assert lab.run(Leave("c9")) == []
 
 
-def test_a_log_that_its_door_gives_up_leaves() -> None:
+def test_an_output_log_that_cannot_be_written_leaves() -> None:
     lab = lab_of("alice", output_logs=frozenset({"alice"}))
     lab.log("alice")
     lab.run(Leave("log:alice"))
     assert list(lab.state.present) == []
 
 
-def test_a_leave_tells_what_was_known_of_an_anonymous_participant_while_it_was_here() -> None:
+def test_the_leave_of_an_anonymous_participant_has_its_capabilities() -> None:
     lab = lab_of("alice", allow_anonymous=True)
     alice, guest = lab.join("alice"), lab.connect()
     guest.send(type="join", participantId="guest")
@@ -215,7 +215,7 @@ def test_a_leave_tells_what_was_known_of_an_anonymous_participant_while_it_was_h
     assert {"kind": "mcp/*"} in alice.take("system/presence")["payload"]["participant"]["capabilities"]
 
 
-def test_a_leave_with_a_reason_tells_it() -> None:
+def test_the_presence_of_a_leave_has_its_reason() -> None:
     lab = lab_of("alice", "bob")
     alice, bob = lab.join("alice"), lab.join("bob")
     alice.inbox()
@@ -225,7 +225,7 @@ def test_a_leave_with_a_reason_tells_it() -> None:
 
 
 @pytest.mark.requirement("JOIN-29")
-def test_an_http_presence_that_ends_is_closed_for_the_hub_too() -> None:
+def test_the_end_of_an_http_presence_closes_its_connection() -> None:
     lab = lab_of("alice")
     lab.poll("alice")
     lab.advance(60)
@@ -235,7 +235,7 @@ def test_an_http_presence_that_ends_is_closed_for_the_hub_too() -> None:
 
 
 @pytest.mark.requirement("JOIN-29")
-def test_how_long_an_http_presence_lasts_can_be_set() -> None:
+def test_the_duration_of_an_http_presence_is_configurable() -> None:
     lab = lab_of("alice", http_presence_seconds=2.5)
     lab.poll("alice")
     lab.advance(2.4)
@@ -245,14 +245,14 @@ def test_how_long_an_http_presence_lasts_can_be_set() -> None:
 
 
 @pytest.mark.requirement("JOIN-30")
-def test_a_take_over_of_an_http_presence_closes_it_for_the_hub() -> None:
+def test_a_takeover_of_an_http_presence_closes_its_connection() -> None:
     lab = lab_of("alice")
     lab.poll("alice")
     lab.join("alice")
     assert of_type(lab.effects, Close) == [Close("http:alice", 4409, "another connection took over")]
 
 
-def test_who_was_shut_down_is_closed_after_five_seconds_and_may_come_again() -> None:
+def test_a_shut_down_participant_is_closed_after_five_seconds_and_may_rejoin() -> None:
     lab = lab_of("alice", "bob")
     alice, bob = lab.join("alice"), lab.join("bob")
     alice.send(kind="participant/shutdown", to=["bob"])
@@ -267,7 +267,7 @@ def test_who_was_shut_down_is_closed_after_five_seconds_and_may_come_again() -> 
     assert again.closed is None
 
 
-def test_a_shut_down_log_stays_and_its_next_socket_is_not_closed_for_it() -> None:
+def test_after_a_shutdown_an_output_log_stays_and_a_later_socket_stays_open() -> None:
     lab = lab_of("alice", "bob", output_logs=frozenset({"bob"}))
     lab.log("bob")
     alice = lab.join("alice")
@@ -280,7 +280,7 @@ def test_a_shut_down_log_stays_and_its_next_socket_is_not_closed_for_it() -> Non
 
 
 @pytest.mark.requirement("JOIN-36")
-def test_a_socket_that_was_shut_down_gives_way_to_its_log() -> None:
+def test_a_shut_down_socket_is_replaced_by_its_output_log() -> None:
     lab = lab_of("alice", "bob", output_logs=frozenset({"bob"}))
     alice, socket = lab.join("alice"), lab.join("bob")
     alice.send(kind="participant/shutdown", to=["bob"])
@@ -291,10 +291,10 @@ def test_a_socket_that_was_shut_down_gives_way_to_its_log() -> None:
     assert alice.inbox() == []
 
 
-# ---------------------------------------------------------------------------------------------- starting again
+# ---------------------------------------------------------------------------------------------- restarts
 
 
-def test_after_a_start_nobody_is_here_and_whoever_was_has_just_left() -> None:
+def test_after_a_start_no_one_is_present_and_earlier_participants_have_just_left() -> None:
     lab = lab_of("alice", "bob")
     alice = lab.join("alice")
     alice.send(kind="stream/request", payload={})
@@ -309,7 +309,7 @@ def test_after_a_start_nobody_is_here_and_whoever_was_has_just_left() -> None:
     assert list(bob.view.streams) == []
 
 
-def test_streams_whose_owner_can_never_return_do_not_outlive_a_start() -> None:
+def test_a_start_ends_streams_whose_owner_can_never_return() -> None:
     lab = MemorySpace(allow_anonymous=True, defaults=EVERYTHING, streams=StreamSettings(on_owner_disconnect="keep"))
     guest = lab.connect()
     guest.send(type="join", participantId="guest")
@@ -319,16 +319,16 @@ def test_streams_whose_owner_can_never_return_do_not_outlive_a_start() -> None:
     assert outline(lab.effects)[-1] == "deliver stream/close"
 
 
-def test_a_start_begins_with_its_record() -> None:
+def test_the_first_record_of_a_start_is_the_start() -> None:
     lab = lab_of("alice")
     lab.join("alice")
     assert outline(lab.run(Start("epoch9")))[0] == "record start"
 
 
-# ------------------------------------------------------------------------------------------- who gets a welcome
+# ------------------------------------------------------------------------------------------- recipients of a welcome
 
 
-def test_a_welcome_goes_to_its_participant_alone() -> None:
+def test_a_welcome_is_sent_only_to_its_participant() -> None:
     lab = lab_of("alice")
     lab.join("alice")
     assert [delivery.audience for delivery in of_type(lab.effects, Deliver) if delivery.kind == "system/welcome"] == [

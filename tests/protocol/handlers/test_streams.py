@@ -1,4 +1,4 @@
-"""The life of a stream in the journal: one record a step, and names that are never free again."""
+"""The lifetime of a stream in the journal: one record per step, and names that are never used again."""
 
 from typing import Any
 
@@ -16,7 +16,7 @@ TEXT = [{"id": "text"}]
 
 
 def events(lab: MemorySpace) -> list[tuple[str, str | None, str | None]]:
-    """What the last command left in the journal."""
+    """The records of the last command."""
     return [(effect.event, effect.kind, effect.stream_id) for effect in lab.effects if isinstance(effect, Record)]
 
 
@@ -26,7 +26,7 @@ def announce(client: Client, **fields: Any) -> str:
     return str(client.take("stream/ready")["payload"]["stream"]["stream_id"])
 
 
-def test_each_step_of_a_stream_is_a_record_that_names_it() -> None:
+def test_each_step_of_a_stream_has_a_record_with_its_name() -> None:
     lab = MemorySpace(participants={"alice": ALL})
     alice = lab.join("alice")
     stream_id = announce(alice)
@@ -40,7 +40,7 @@ def test_each_step_of_a_stream_is_a_record_that_names_it() -> None:
     assert lab.records[-1].reason == "done"
 
 
-def test_a_reason_that_is_no_text_is_relayed_and_stands_in_no_column() -> None:
+def test_a_reason_that_is_not_a_string_is_relayed_and_not_in_the_column() -> None:
     lab = MemorySpace(participants={"alice": ALL})
     alice = lab.join("alice")
     stream_id = announce(alice)
@@ -56,7 +56,7 @@ def test_a_close_that_ends_nothing_is_recorded_without_a_stream() -> None:
     assert events(lab) == [("envelope", "stream/close", None)]
 
 
-def test_what_is_refused_changes_nothing_but_the_journal() -> None:
+def test_a_refused_envelope_only_adds_a_record() -> None:
     lab = MemorySpace(participants={"alice": ALL}, limits=Limits(streams=1))
     alice = lab.join("alice")
     announce(alice, desired_id="voice")
@@ -97,7 +97,7 @@ def test_a_refusal_names_the_stream(sender: str, kind: str, stream_id: str, erro
 
 
 def known(lab: MemorySpace) -> list[Any]:
-    """What the space knows of streams and their names."""
+    """The streams and their names in the state of the space."""
     state = lab.state
     return [dict(state.streams), state.stream_count, dict(state.desired_ids), dict(lab.space.id_suffixes)]
 
@@ -107,8 +107,8 @@ WISHES = st.sampled_from(["voice", "voice_2", "voice_3", "v" * 63, "v" * 64, "v"
 
 @examples(60)
 @given(wishes=st.lists(st.tuples(WISHES, st.sampled_from(["keep", "end", "restart"])), max_size=15))
-def test_no_name_is_ever_given_twice(wishes: list[tuple[str | None, str]]) -> None:
-    """Whatever is wished for, ended and recovered in between; and a wish that can be met is met."""
+def test_no_stream_name_is_used_twice(wishes: list[tuple[str | None, str]]) -> None:
+    """This holds for all sequences of desired ids, ends and restarts. A desired id that is free is used."""
     lab = MemorySpace(participants={"alice": ALL})
     alice = lab.join("alice")
     given_ids: list[str] = []

@@ -1,4 +1,4 @@
-"""Grants that end together: a few in each transition, and none gives a right after its end (protocol §3)."""
+"""Grants that expire together: a few in each transition, and none is valid after its expiry (protocol §3)."""
 
 from typing import Any
 
@@ -17,7 +17,7 @@ def envelopes(client: Client) -> list[dict[str, Any]]:
 
 
 def grants_that_end_together(lab: MemorySpace, recipients: list[str], count: int) -> list[str]:
-    """Grants of one kind each, all of which end 100 seconds after now; their ids."""
+    """Create grants of one kind each that expire in 100 seconds; return their ids."""
     granter, end = lab.join("alice"), lab.now + 100_000_000
     for number in range(count):
         capabilities, seconds = [{"kind": f"memo/{number}"}], (end - lab.now) / 1e6
@@ -28,8 +28,8 @@ def grants_that_end_together(lab: MemorySpace, recipients: list[str], count: int
     return [f"g{number}" for number in range(count)]
 
 
-def test_grants_that_end_together_end_a_few_a_turn_and_give_no_right_meanwhile() -> None:
-    """1,024 of them ended in one transition, each with a welcome: that took a second and said 17.7 MB."""
+def test_grants_that_expire_together_end_a_few_per_transition_and_are_all_invalid() -> None:
+    """Once, 1,024 of them ended in one transition, each with a welcome: this took a second and sent 17.7 MB."""
     lab = MemorySpace(participants={"alice": [{"kind": "*"}], "bob": [{"kind": "chat"}]})
     bob = lab.join("bob")
     ids = grants_that_end_together(lab, ["bob"], 300)
@@ -57,7 +57,7 @@ def test_grants_that_end_together_end_a_few_a_turn_and_give_no_right_meanwhile()
     assert alice in lab.space.sessions
 
 
-def test_each_recipient_is_told_of_in_one_presence_and_no_bystander_pays() -> None:
+def test_each_recipient_gets_one_presence_and_others_are_not_charged() -> None:
     names = [f"p{number}" for number in range(40)]
     lab = MemorySpace(participants={"alice": [{"kind": "*"}], **{name: [{"kind": "chat"}] for name in names}})
     clients = [lab.join(name) for name in names]
@@ -76,7 +76,7 @@ def test_each_recipient_is_told_of_in_one_presence_and_no_bystander_pays() -> No
     assert [message["kind"] for message in messages].count("capability/revoke") == 120
 
 
-def test_a_grant_under_the_id_of_one_that_has_ended_counts() -> None:
+def test_a_grant_with_the_id_of_an_expired_one_is_valid() -> None:
     lab = MemorySpace(participants={"alice": [{"kind": "*"}], "bob": [{"kind": "chat"}]})
     bob = lab.join("bob")
     grants_that_end_together(lab, ["bob"], 60)
@@ -94,7 +94,7 @@ def test_a_grant_under_the_id_of_one_that_has_ended_counts() -> None:
     assert bob.take("memo/new")["from"] == "bob"
 
 
-def test_all_that_ended_while_the_gateway_was_away_is_recorded_at_its_start() -> None:
+def test_grants_that_expired_during_a_stop_are_recorded_at_the_start() -> None:
     lab = MemorySpace(participants={"alice": [{"kind": "*"}], "bob": [{"kind": "chat"}]})
     grants_that_end_together(lab, ["bob"], 120)
     lab.restart()
