@@ -1,4 +1,4 @@
-"""A client built on npm's `ws`: it joins and takes part in chat, streams and grants."""
+"""A client based on `ws` of npm: it joins, and uses chats, streams and grants."""
 
 import json
 import os
@@ -24,7 +24,7 @@ PARTICIPANTS: dict[str, list[dict[str, Any]]] = {
 
 
 class Node:
-    """One such client, as a process."""
+    """A Node client, as a process."""
 
     def __init__(self, gateway: Running, name: str) -> None:
         self.name = name
@@ -36,7 +36,7 @@ class Node:
             text=True,
         )
         self.passed: list[dict[str, Any]] = []
-        """What came before what was waited for."""
+        """Messages that were skipped while waiting for another one."""
         self.welcome = self.take("system/welcome")
         assert self.passed == []
 
@@ -50,20 +50,20 @@ class Node:
 
     def next(self) -> dict[str, Any]:
         assert self.process.stdout is not None
-        came: dict[str, Any] = json.loads(self.process.stdout.readline())
-        return came
+        message: dict[str, Any] = json.loads(self.process.stdout.readline())
+        return message
 
     def take(self, kind: str) -> dict[str, Any]:
-        """The next envelope of this kind; what came before it has passed."""
-        while (came := self.next()).get("kind") != kind:
-            self.passed.append(came)
-        return came
+        """The next envelope of this kind; earlier messages are skipped."""
+        while (message := self.next()).get("kind") != kind:
+            self.passed.append(message)
+        return message
 
     def frame(self) -> tuple[str, bool]:
-        """The next frame, and whether it came as bytes."""
-        while "frame" not in (came := self.next()):
-            self.passed.append(came)
-        return came["frame"], came["binary"]
+        """The next frame, and whether it was binary."""
+        while "frame" not in (message := self.next()):
+            self.passed.append(message)
+        return message["frame"], message["binary"]
 
     def end(self) -> None:
         self.process.kill()
@@ -72,19 +72,21 @@ class Node:
 
 @pytest.fixture(scope="module")
 def packages() -> None:
-    """What the client needs, as the lock says; no script of a package is run."""
+    """Install the packages of the client from the lock file, without their scripts."""
     requires(shutil.which("node") and shutil.which("npm"), "Node.js and npm are not installed")
     ready, lock = HERE / "node_modules" / ".ready", HERE / "package-lock.json"
     if not ready.exists() or ready.read_bytes() != lock.read_bytes():
         command = ["npm", "ci", "--ignore-scripts"]
-        done = subprocess.run(command, cwd=HERE, capture_output=True, text=True, check=False, timeout=INSTALL_SECONDS)
-        requires(done.returncode == 0, f"npm ci failed: {done.stderr.strip().splitlines()[-1:]}")
+        completed = subprocess.run(
+            command, cwd=HERE, capture_output=True, text=True, check=False, timeout=INSTALL_SECONDS
+        )
+        requires(completed.returncode == 0, f"npm ci failed: {completed.stderr.strip().splitlines()[-1:]}")
         shutil.copy(lock, ready)
 
 
 @pytest.fixture
 def joining(packages: None, tmp_path: Path) -> Iterator[Callable[[str], Node]]:
-    """A client of this name that has joined."""
+    """A function that returns a client with this name that has joined."""
     with ExitStack() as stack:
         gateway = stack.enter_context(running(tmp_path, {"participants": PARTICIPANTS}))
 
@@ -97,11 +99,11 @@ def joining(packages: None, tmp_path: Path) -> Iterator[Callable[[str], Node]]:
 
 
 @pytest.mark.timeout(INSTALL_SECONDS + 60)
-def test_it_joins_and_chats(joining: Callable[[str], Node]) -> None:
+def test_a_node_client_joins_and_chats(joining: Callable[[str], Node]) -> None:
     alice = joining("alice")
     assert alice.welcome["payload"]["you"]["id"] == "alice"
     bob = joining("bob")
-    assert [each["id"] for each in bob.welcome["payload"]["participants"]] == ["alice"]
+    assert [participant["id"] for participant in bob.welcome["payload"]["participants"]] == ["alice"]
     arrived = alice.take("system/presence")["payload"]
     assert (arrived["event"], arrived["participant"]["id"]) == ("join", "bob")
     assert {"kind": "mcp/response"} in arrived["participant"]["capabilities"]
@@ -114,11 +116,11 @@ def test_it_joins_and_chats(joining: Callable[[str], Node]) -> None:
     assert (refused["error"], refused["attempted_kind"]) == ("capability_violation", "stream/request")
 
 
-def test_it_opens_streams_that_others_see_and_shares_them(joining: Callable[[str], Node]) -> None:
+def test_a_node_client_opens_and_shares_streams(joining: Callable[[str], Node]) -> None:
     alice, bob = joining("alice"), joining("bob")
     alice.send("stream/request", {"direction": "upload", "description": "the cat", "hz": 60}, id="req-1")
     opened = bob.take("stream/open")
-    assert [each["kind"] for each in bob.passed if each["from"] == "alice"] == ["stream/request"]
+    assert [message["kind"] for message in bob.passed if message["from"] == "alice"] == ["stream/request"]
     assert opened["correlation_id"][0] == "req-1"
     stream = opened["payload"]["stream_id"]
     alice.take("stream/open")
@@ -127,8 +129,8 @@ def test_it_opens_streams_that_others_see_and_shares_them(joining: Callable[[str
     for client in (alice, bob):
         assert [client.frame(), client.frame()] == [(f"#{stream}#x=1", False), (f"#{stream}#x=2", True)]
     (entry,) = joining("carol").welcome["payload"]["active_streams"]
-    seen = {name: entry[name] for name in ("stream_id", "owner", "direction", "description", "hz")}
-    assert seen == {"stream_id": stream, "owner": "alice", "direction": "upload", "description": "the cat", "hz": 60}
+    fields = {name: entry[name] for name in ("stream_id", "owner", "direction", "description", "hz")}
+    assert fields == {"stream_id": stream, "owner": "alice", "direction": "upload", "description": "the cat", "hz": 60}
     assert entry["created"]
     bob.write(f"#{stream}#mine")
     assert bob.take("system/error")["payload"]["error"] == "unauthorized_stream_write"
@@ -142,7 +144,7 @@ def test_it_opens_streams_that_others_see_and_shares_them(joining: Callable[[str
     assert alice.take("stream/close")["payload"]["stream_id"] == stream
 
 
-def test_frames_of_a_stream_for_one_reach_that_one_alone(joining: Callable[[str], Node]) -> None:
+def test_frames_of_a_targeted_stream_reach_only_its_target(joining: Callable[[str], Node]) -> None:
     alice, bob, carol = joining("alice"), joining("bob"), joining("carol")
     alice.send("stream/request", {"target": ["carol"]})
     stream = alice.take("stream/open")["payload"]["stream_id"]
@@ -151,11 +153,11 @@ def test_frames_of_a_stream_for_one_reach_that_one_alone(joining: Callable[[str]
     alice.send("chat", {"text": "done"})
     for client in (alice, bob):
         client.take("chat")
-        assert [each for each in client.passed if "frame" in each] == []
-    assert [each["kind"] for each in bob.passed if each["from"] == "alice"] == ["stream/request"]
+        assert [message for message in client.passed if "frame" in message] == []
+    assert [message["kind"] for message in bob.passed if message["from"] == "alice"] == ["stream/request"]
 
 
-def test_it_grants_and_revokes_and_nobody_acknowledges_in_its_name(joining: Callable[[str], Node]) -> None:
+def test_a_node_client_grants_and_revokes_and_the_recipient_acknowledges(joining: Callable[[str], Node]) -> None:
     alice, bob = joining("alice"), joining("bob")
     capability = {"kind": "mcp/request", "payload": {"method": "tools/call"}}
     grant = {"recipient": "bob", "capabilities": [capability], "reason": "trusted"}
@@ -168,12 +170,12 @@ def test_it_grants_and_revokes_and_nobody_acknowledges_in_its_name(joining: Call
     bob.send("capability/grant-ack", {"status": "accepted"}, correlation_id=["grant-1"])
     acknowledged = alice.take("capability/grant-ack")
     assert (acknowledged["from"], acknowledged["correlation_id"]) == ("bob", ["grant-1"])
-    assert "capability/grant-ack" not in [each.get("kind") for each in alice.passed]
+    assert "capability/grant-ack" not in [message.get("kind") for message in alice.passed]
     alice.send("capability/revoke", {"recipient": "bob", "grant_id": "grant-1"})
     assert capability not in bob.take("system/welcome")["payload"]["you"]["capabilities"]
     bob.send("mcp/request", {"method": "tools/call"}, to=["alice"])
     assert bob.take("system/error")["payload"]["error"] == "capability_violation"
 
 
-def test_the_lock_names_no_registry() -> None:
+def test_the_lock_file_names_no_registry() -> None:
     assert '"resolved"' not in (HERE / "package-lock.json").read_text(encoding="utf-8")

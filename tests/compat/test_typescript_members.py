@@ -1,4 +1,4 @@
-"""What the clients of the TypeScript mew rely on about each other: grants, invitations, removals, pauses."""
+"""What clients of the TypeScript mew rely on between participants: grants, invitations, removals, pauses."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -54,35 +54,37 @@ def test_a_presence_names_the_event_and_the_participant_with_its_capabilities(ol
     assert {"kind": "mcp/response"} in presence["payload"]["participant"]["capabilities"]
 
 
-def test_nobody_is_told_of_its_own_presence(human: Raw, agent: Raw) -> None:
+def test_a_participant_does_not_receive_its_own_presence(human: Raw, agent: Raw) -> None:
     assert exchange(agent, human) == [[], []]
 
 
 # Grants
 
 
-def test_a_grant_is_relayed_as_sent_and_then_the_recipient_is_welcomed_anew(human: Raw, agent: Raw) -> None:
+def test_a_grant_is_relayed_unchanged_and_then_the_recipient_gets_a_new_welcome(human: Raw, agent: Raw) -> None:
     human.say(**GRANT)
-    heard, told = exchange(human, agent)
-    assert told[0] == heard[0] == GRANT
-    assert kinds(told) == ["capability/grant", "system/welcome"]
-    welcome = told[1]["payload"]
+    by_human, by_agent = exchange(human, agent)
+    assert by_agent[0] == by_human[0] == GRANT
+    assert kinds(by_agent) == ["capability/grant", "system/welcome"]
+    welcome = by_agent[1]["payload"]
     assert TOOLS in welcome["you"]["capabilities"]
     assert {"kind": "chat"} in welcome["you"]["capabilities"]
-    assert [each["id"] for each in welcome["participants"]] == ["script", "human"]
+    assert [participant["id"] for participant in welcome["participants"]] == ["script", "human"]
     assert welcome["active_streams"] == []
 
 
-def test_the_gateway_acknowledges_no_grant_and_relays_the_recipients_acknowledgement(human: Raw, agent: Raw) -> None:
+def test_the_gateway_does_not_acknowledge_grants_and_relays_the_acknowledgement_of_the_recipient(
+    human: Raw, agent: Raw
+) -> None:
     human.say(**GRANT)
     assert "capability/grant-ack" not in kinds(exchange(human, agent)[0])
-    said = {"kind": "capability/grant-ack", "id": "ack-1", "correlation_id": ["grant-1"]}
-    agent.say(**said, payload={"status": "accepted"})
+    acknowledgement = {"kind": "capability/grant-ack", "id": "ack-1", "correlation_id": ["grant-1"]}
+    agent.say(**acknowledgement, payload={"status": "accepted"})
     acknowledged = human.envelope("capability/grant-ack")
     assert (acknowledged["from"], acknowledged["correlation_id"]) == ("agent", ["grant-1"])
 
 
-def test_what_was_granted_may_be_sent_at_once(human: Raw, agent: Raw) -> None:
+def test_a_granted_kind_may_be_sent_immediately(human: Raw, agent: Raw) -> None:
     request: dict[str, Any] = {"kind": "mcp/request", "to": ["calculator"], "payload": {"method": "tools/call"}}
     agent.say(**request)
     assert agent.envelope("system/error")["payload"]["error"] == "capability_violation"
@@ -92,66 +94,68 @@ def test_what_was_granted_may_be_sent_at_once(human: Raw, agent: Raw) -> None:
     assert human.envelope("mcp/request")["from"] == "agent"
 
 
-@pytest.mark.parametrize("what", [{"grant_id": "grant-1"}, {"capabilities": [TOOLS]}], ids=["by its id", "by pattern"])
-def test_a_revoked_capability_is_gone_with_the_next_welcome(human: Raw, agent: Raw, what: dict[str, Any]) -> None:
+@pytest.mark.parametrize(
+    "target", [{"grant_id": "grant-1"}, {"capabilities": [TOOLS]}], ids=["by its id", "by pattern"]
+)
+def test_a_revoked_capability_is_not_in_the_next_welcome(human: Raw, agent: Raw, target: dict[str, Any]) -> None:
     human.say(**GRANT)
     agent.envelope("system/welcome")
-    human.say(kind="capability/revoke", to=["agent"], payload={"recipient": "agent", **what})
+    human.say(kind="capability/revoke", to=["agent"], payload={"recipient": "agent", **target})
     assert TOOLS not in agent.envelope("system/welcome")["payload"]["you"]["capabilities"]
     agent.say(kind="mcp/request", payload={"method": "tools/call"})
     assert agent.envelope("system/error")["payload"]["error"] == "capability_violation"
 
 
-def test_who_may_not_grant_is_refused(human: Raw, agent: Raw) -> None:
+def test_a_grant_without_the_capability_is_refused(human: Raw, agent: Raw) -> None:
     agent.say(kind="capability/grant", payload={"recipient": "agent", "capabilities": [{"kind": "*"}]})
-    heard, told = exchange(agent, human)
-    assert [each["payload"]["error"] for each in heard] == ["capability_violation"]
-    assert heard[0]["payload"]["attempted_kind"] == "capability/grant"
-    assert told == []
+    by_agent, by_human = exchange(agent, human)
+    assert [envelope["payload"]["error"] for envelope in by_agent] == ["capability_violation"]
+    assert by_agent[0]["payload"]["attempted_kind"] == "capability/grant"
+    assert by_human == []
 
 
 # Invitations
 
 
 def invite(client: Raw, participant: str, **parts: Any) -> dict[str, Any]:
-    """What an invitation is answered with."""
-    said = {"participant_id": participant, "initial_capabilities": [{"kind": "game/*"}], **parts}
-    client.say(id="invite-1", kind="space/invite", payload=said)
+    """Send an invitation; return the payload of the answer."""
+    request = {"participant_id": participant, "initial_capabilities": [{"kind": "game/*"}], **parts}
+    client.say(id="invite-1", kind="space/invite", payload=request)
     answer = client.envelope("space/invite-ack")
     assert (answer["from"], answer["to"], answer["correlation_id"]) == ("system:gateway", ["human"], ["invite-1"])
     payload: dict[str, Any] = answer["payload"]
     return payload
 
 
-def test_an_invitation_is_answered_to_the_inviter_alone(human: Raw, agent: Raw) -> None:
+def test_only_the_inviter_gets_the_answer_to_an_invitation(human: Raw, agent: Raw) -> None:
     assert invite(human, "guest")["status"] == "created"
-    heard, told = exchange(human, agent)
-    assert heard == []
-    assert kinds(told) == ["system/presence"]
+    by_human, by_agent = exchange(human, agent)
+    assert by_human == []
+    assert kinds(by_agent) == ["system/presence"]
 
 
-def test_the_others_are_told_who_was_invited_by_whom_without_the_token(human: Raw, agent: Raw) -> None:
+def test_the_others_get_a_presence_of_the_invitation_without_the_token(human: Raw, agent: Raw) -> None:
     token = invite(human, "guest", reason="to play")["token"]
     presence = agent.envelope("system/presence")
-    told = presence["payload"]
-    assert (told["event"], told["invited_by"], told["reason"]) == ("invited", "human", "to play")
-    assert told["participant"]["id"] == "guest"
-    assert {"kind": "game/*"} in told["participant"]["capabilities"]
-    assert {"kind": "mcp/response"} in told["participant"]["capabilities"]
+    invitation = presence["payload"]
+    assert (invitation["event"], invitation["invited_by"], invitation["reason"]) == ("invited", "human", "to play")
+    assert invitation["participant"]["id"] == "guest"
+    assert {"kind": "game/*"} in invitation["participant"]["capabilities"]
+    assert {"kind": "mcp/response"} in invitation["participant"]["capabilities"]
     assert token not in str(presence)
 
 
-def test_an_invited_participant_joins_with_its_token_where_it_was_told_to(old: Old, human: Raw) -> None:
+def test_an_invited_participant_joins_at_the_given_address_with_its_token(old: Old, human: Raw) -> None:
     invited = invite(human, "guest")
     assert invited["connection_url"].rstrip("/") == f"ws://localhost:{old.gateway.port}"
     message = {"type": "join", "space": SPACE, "participantId": "guest", "token": invited["token"]}
-    held = old.joining(message).envelope("system/welcome")["payload"]["you"]["capabilities"]
-    assert held[0] == {"kind": "game/*"}
-    assert {"kind": "mcp/response"} in held
+    capabilities = old.joining(message).envelope("system/welcome")["payload"]["you"]["capabilities"]
+    assert capabilities[0] == {"kind": "game/*"}
+    assert {"kind": "mcp/response"} in capabilities
     assert human.envelope("system/presence")["payload"]["event"] == "join"
 
 
-def test_the_token_of_an_invited_participant_is_kept_in_its_file(old: Old, human: Raw) -> None:
+def test_the_token_of_an_invited_participant_is_stored_in_its_file(old: Old, human: Raw) -> None:
     token = invite(human, "guest")["token"]
     file = old.directory / ".mew" / "tokens" / "guest.token"
     assert file.read_text().strip() == token
@@ -159,7 +163,7 @@ def test_the_token_of_an_invited_participant_is_kept_in_its_file(old: Old, human
 
 
 @pytest.mark.parametrize("participant", ["agent", "guest"], ids=["configured", "invited before"])
-def test_whom_the_space_knows_is_not_invited_again_and_no_token_is_told(human: Raw, participant: str) -> None:
+def test_a_known_participant_is_not_invited_again_and_its_token_is_not_sent(human: Raw, participant: str) -> None:
     invite(human, "guest")
     answer = invite(human, participant)
     assert (answer["status"], answer["participant_id"]) == ("already_exists", participant)
@@ -174,7 +178,7 @@ def test_an_id_that_could_be_a_path_is_refused(human: Raw, bad: str) -> None:
     assert "contains invalid characters" in refusal["message"]
 
 
-def test_who_may_not_invite_is_refused(agent: Raw) -> None:
+def test_an_invitation_without_the_capability_is_refused(agent: Raw) -> None:
     agent.say(kind="space/invite", payload={"participant_id": "guest", "initial_capabilities": []})
     assert agent.envelope("system/error")["payload"]["error"] == "capability_violation"
 
@@ -182,7 +186,7 @@ def test_who_may_not_invite_is_refused(agent: Raw) -> None:
 # Removals
 
 
-def test_who_is_kicked_is_closed_with_4403_and_so_is_every_return(old: Old, human: Raw, agent: Raw) -> None:
+def test_a_kicked_participant_is_closed_with_4403_and_cannot_rejoin(old: Old, human: Raw, agent: Raw) -> None:
     human.say(kind="space/kick", payload={"participant_id": "agent", "reason": "enough"})
     assert agent.closed() == 4403
     left = human.envelope("system/presence")["payload"]
@@ -192,7 +196,7 @@ def test_who_is_kicked_is_closed_with_4403_and_so_is_every_return(old: Old, huma
     assert again.closed() == 4403
 
 
-def test_who_was_kicked_comes_back_when_invited_again_with_the_token_of_before(old: Old, human: Raw) -> None:
+def test_a_kicked_participant_can_rejoin_with_its_token_after_an_invitation(old: Old, human: Raw) -> None:
     human.say(kind="space/kick", payload={"participant_id": "agent"})
     answer = invite(human, "agent")
     assert (answer["status"], answer["token"]) == ("created", "agent-token")
@@ -202,7 +206,7 @@ def test_who_was_kicked_comes_back_when_invited_again_with_the_token_of_before(o
 # Pauses and shutdowns
 
 
-def test_a_pause_is_relayed_and_the_paused_may_still_report_its_status(human: Raw, agent: Raw) -> None:
+def test_a_pause_is_relayed_and_the_paused_participant_may_report_its_status(human: Raw, agent: Raw) -> None:
     human.say(id="pause-1", kind="participant/pause", to=["agent"], payload={"reason": "wait", "timeout_seconds": 60})
     assert agent.envelope("participant/pause")["payload"]["reason"] == "wait"
     agent.say(kind="participant/status", correlation_id=["pause-1"], payload={"status": "paused"})
@@ -211,7 +215,7 @@ def test_a_pause_is_relayed_and_the_paused_may_still_report_its_status(human: Ra
     assert agent.envelope("system/error")["payload"]["error"] == "paused"
 
 
-def test_who_is_resumed_may_speak_again(human: Raw, agent: Raw) -> None:
+def test_a_resumed_participant_may_send_again(human: Raw, agent: Raw) -> None:
     human.say(kind="participant/pause", to=["agent"], payload={})
     human.say(kind="participant/resume", to=["agent"], payload={})
     agent.envelope("participant/resume")
@@ -219,7 +223,7 @@ def test_who_is_resumed_may_speak_again(human: Raw, agent: Raw) -> None:
     assert human.envelope("chat")["payload"]["text"] == "here again"
 
 
-def test_who_is_shut_down_may_still_say_so_and_close_its_streams(old: Old, human: Raw) -> None:
+def test_a_shut_down_participant_may_still_close_its_streams(old: Old, human: Raw) -> None:
     calculator = old.join("calculator")
     calculator.say(kind="stream/request", payload={"direction": "upload"})
     stream_id = calculator.envelope("stream/open")["payload"]["stream_id"]

@@ -1,4 +1,4 @@
-"""What scripts around the TypeScript mew rely on: posts and their answers, output logs, the logs of the gateway."""
+"""What scripts for the TypeScript mew rely on: posts and their answers, output logs, the logs of the gateway."""
 
 import re
 from collections.abc import Callable, Iterator
@@ -77,17 +77,17 @@ def test_posted_grants_revocations_and_transfers_are_answered_with_the_writers(o
 
 
 def test_a_posted_invitation_is_answered_with_the_token_and_a_second_one_without(old: Old) -> None:
-    said = {"participant_id": "guest", "initial_capabilities": [{"kind": "chat"}]}
-    answer = old.post("lazy", kind="space/invite", payload=said)
+    payload = {"participant_id": "guest", "initial_capabilities": [{"kind": "chat"}]}
+    answer = old.post("lazy", kind="space/invite", payload=payload)
     assert (answer.status, answer.json["status"], answer.json["participant_id"]) == (200, "created", "guest")
     assert answer.json["connection_url"].startswith("ws://localhost:")
     message = {"type": "join", "token": answer.json["token"], "participantId": "guest"}
     assert old.joining(message).envelope("system/welcome")
-    again = old.post("lazy", kind="space/invite", payload=said)
+    again = old.post("lazy", kind="space/invite", payload=payload)
     assert (again.status, again.json["status"], again.json["participant_id"]) == (409, "already_exists", "guest")
     assert "token" not in again.json
     acknowledged = [line["payload"] for line in old.output("lazy") if line["kind"] == "space/invite-ack"]
-    assert [each["status"] for each in acknowledged] == ["created", "already_exists"]
+    assert [acknowledgement["status"] for acknowledgement in acknowledged] == ["created", "already_exists"]
     assert acknowledged[0]["token"] == answer.json["token"]
 
 
@@ -135,11 +135,11 @@ def test_a_refused_post_is_answered_with_a_status_an_error_and_a_message(old: Ol
     assert "-token" not in answer.body.decode()
 
 
-def test_what_a_script_is_refused_its_participant_is_told_too(old: Old) -> None:
+def test_a_refused_post_also_sends_an_error_to_the_participant(old: Old) -> None:
     answer = old.post("script", id="env-1", kind="system/register", payload={"capabilities": []})
-    told = old.output("script")[-1]
-    assert answer.json == told["payload"] == {"error": "invalid_request", "message": REGISTER}
-    assert (told["kind"], told["to"], told["correlation_id"]) == ("system/error", ["script"], ["env-1"])
+    error = old.output("script")[-1]
+    assert answer.json == error["payload"] == {"error": "invalid_request", "message": REGISTER}
+    assert (error["kind"], error["to"], error["correlation_id"]) == ("system/error", ["script"], ["env-1"])
 
 
 # Output logs
@@ -151,13 +151,13 @@ def test_an_output_log_is_connected_at_the_start_and_begins_with_its_welcome(old
     assert welcome["payload"]["active_streams"] == []
 
 
-def test_a_post_stands_in_the_output_log_when_it_is_answered(old: Old) -> None:
+def test_a_post_is_in_the_output_log_when_it_is_answered(old: Old) -> None:
     for number in range(20):
         old.post("script", id=f"env-{number}", kind="chat", payload={"text": "hi"})
         assert old.output("script")[-1]["id"] == f"env-{number}"
 
 
-def test_a_line_is_compact_and_keeps_its_letters(old: Old) -> None:
+def test_a_line_is_compact_and_not_escaped(old: Old) -> None:
     old.post("script", kind="chat", payload={"text": "κόσμε, 1: 2"})
     last = (old.directory / "logs" / "script.log").read_text().splitlines()[-1]
     assert '"kind":"chat","payload":{"text":"κόσμε, 1: 2"}' in last
@@ -171,7 +171,7 @@ def test_an_output_log_without_auto_connect_is_connected_before_its_first_post_i
     assert human.envelope("system/presence")["payload"]["participant"]["id"] == "lazy"
 
 
-def test_an_output_log_that_a_script_empties_goes_on_from_there(old: Old) -> None:
+def test_a_truncated_output_log_continues(old: Old) -> None:
     file = old.directory / "logs" / "script.log"
     file.write_bytes(b"")
     old.post("script", id="after", kind="chat", payload={"text": "hi"})
@@ -197,7 +197,7 @@ def gateway_log(directory: Path, name: str) -> list[dict[str, Any]]:
 
 @pytest.fixture
 def over(tmp_path: Path) -> Path:
-    """The directory of a space in which much has happened, its gateway stopped."""
+    """The directory of a space with a history, and a stopped gateway."""
     with running_from(write(tmp_path)) as gateway:
         old = Old(gateway, tmp_path)
         agent, human = old.join("agent"), old.join("human")
@@ -214,7 +214,7 @@ def over(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_each_line_of_the_history_has_its_keys_in_their_order(over: Path) -> None:
+def test_each_line_of_the_history_has_its_keys_in_order(over: Path) -> None:
     history = gateway_log(over, "envelope-history")
     assert {tuple(line) for line in history} == {tuple(HISTORY)}
     assert {line["event"] for line in history} == {"received", "delivered", "rejected"}
@@ -228,14 +228,14 @@ def test_each_line_of_the_history_has_its_keys_in_their_order(over: Path) -> Non
     assert all(line["envelope"]["id"] == line["id"] for line in history)
 
 
-def test_an_envelope_has_one_line_received_and_one_delivered_for_each_who_gets_it(over: Path) -> None:
-    seen = [
+def test_an_envelope_has_one_line_received_and_one_delivered_per_recipient(over: Path) -> None:
+    entries = [
         (line["event"], line["participant"], line["transport"])
         for line in gateway_log(over, "envelope-history")
         if line["id"] == "said"
     ]
-    assert seen[0] == ("received", "agent", "websocket")
-    assert sorted(seen[1:]) == [
+    assert entries[0] == ("received", "agent", "websocket")
+    assert sorted(entries[1:]) == [
         ("delivered", "agent", "websocket"),
         ("delivered", "human", "websocket"),
         ("delivered", "script", "virtual"),
@@ -247,26 +247,26 @@ def test_an_envelope_has_one_line_received_and_one_delivered_for_each_who_gets_i
     [("tried", ["received", "rejected"]), ("beat", ["received"]), ("invited", ["received"])],
     ids=["refused", "heartbeat", "invitation"],
 )
-def test_what_is_consumed_or_refused_is_received_and_delivered_to_nobody(
+def test_a_consumed_or_refused_envelope_is_received_and_not_delivered(
     over: Path, envelope_id: str, events: list[str]
 ) -> None:
-    found = [line for line in gateway_log(over, "envelope-history") if line["id"] == envelope_id]
-    assert [line["event"] for line in found] == events
+    matching = [line for line in gateway_log(over, "envelope-history") if line["id"] == envelope_id]
+    assert [line["event"] for line in matching] == events
     if "rejected" in events:
-        assert found[-1]["metadata"]["reason"] == "capability_violation"
+        assert matching[-1]["metadata"]["reason"] == "capability_violation"
 
 
-def test_a_decision_has_its_keys_in_their_order_and_names_the_kind_as_a_string(over: Path) -> None:
+def test_a_decision_has_its_keys_in_order_and_the_kind_as_a_string(over: Path) -> None:
     decisions = gateway_log(over, "capability-decisions")
     assert {tuple(line) for line in decisions} == {tuple(DECISION)}
     assert {line["event"] for line in decisions} == {"capability_check"}
-    named = {line["envelope_id"]: (line["result"], line["required_capability"]) for line in decisions}
-    assert named["said"] == ("allowed", "chat")
-    assert named["tried"] == ("denied", "mcp/request")
-    assert named["posted"] == ("allowed", "chat")
+    results = {line["envelope_id"]: (line["result"], line["required_capability"]) for line in decisions}
+    assert results["said"] == ("allowed", "chat")
+    assert results["tried"] == ("denied", "mcp/request")
+    assert results["posted"] == ("allowed", "chat")
 
 
-def test_the_patterns_of_the_scripts_find_their_lines(over: Path) -> None:
+def test_the_search_patterns_of_scripts_match_their_lines(over: Path) -> None:
     folder = over / ".mew" / "logs"
     history = (folder / "envelope-history.jsonl").read_text()
     decisions = (folder / "capability-decisions.jsonl").read_text()
@@ -281,7 +281,7 @@ def test_the_patterns_of_the_scripts_find_their_lines(over: Path) -> None:
     assert not re.search(r'"event":"delivered".*"id":"tried"', history)
 
 
-def test_no_token_stands_in_a_log_of_the_gateway(over: Path) -> None:
+def test_no_log_of_the_gateway_contains_a_token(over: Path) -> None:
     secrets = [token(name) for name in ("human", "agent", "script")]
     secrets += [file.read_text().strip() for file in (over / ".mew" / "tokens").glob("*.token")]
     assert len(secrets) == 5
@@ -291,7 +291,7 @@ def test_no_token_stands_in_a_log_of_the_gateway(over: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("environ", "kept"),
+    ("environ", "expected"),
     [
         ({}, {"envelope-history.jsonl", "capability-decisions.jsonl"}),
         ({"GATEWAY_LOGGING": "off"}, set()),
@@ -299,19 +299,21 @@ def test_no_token_stands_in_a_log_of_the_gateway(over: Path) -> None:
         ({"CAPABILITY_DECISIONS": "0"}, {"envelope-history.jsonl"}),
     ],
 )
-def test_the_environment_switches_the_logs(tmp_path: Path, environ: dict[str, str], kept: set[str]) -> None:
+def test_the_environment_enables_and_disables_the_logs(
+    tmp_path: Path, environ: dict[str, str], expected: set[str]
+) -> None:
     with running_from(write(tmp_path), **environ) as gateway:
         Old(gateway, tmp_path).post("script", kind="chat", payload={"text": "hi"})
-    assert {file.name for file in (tmp_path / ".mew" / "logs").glob("*.jsonl")} == kept
+    assert {file.name for file in (tmp_path / ".mew" / "logs").glob("*.jsonl")} == expected
 
 
 def test_every_log_is_appended_to_when_the_gateway_starts_again(tmp_path: Path) -> None:
     for run in range(2):
         with running_from(write(tmp_path)) as gateway:
             Old(gateway, tmp_path).post("script", id=f"run-{run}", kind="chat", payload={"text": "hi"})
-    for found in (
+    for ids in (
         [line["id"] for line in lines(tmp_path / "logs" / "script.log")],
         [line["id"] for line in gateway_log(tmp_path, "envelope-history")],
         [line["envelope_id"] for line in gateway_log(tmp_path, "capability-decisions")],
     ):
-        assert {"run-0", "run-1"} <= set(found)
+        assert {"run-0", "run-1"} <= set(ids)

@@ -1,6 +1,6 @@
-"""A space as users of the TypeScript mew have it, and sockets that speak as its clients do.
+"""A space as users of the TypeScript mew have it, and sockets that send the same messages as its clients.
 
-Must not use our own client: these tests check what other clients rely on.
+It does not use our own client: these tests check what other clients rely on.
 """
 
 from pathlib import Path
@@ -62,7 +62,7 @@ defaults:
 
 
 def write(directory: Path) -> Path:
-    """The space.yaml, where `mew init` of the TypeScript mew puts it."""
+    """Write the space.yaml where `mew init` of the TypeScript mew creates it."""
     file = directory / ".mew" / "space.yaml"
     file.parent.mkdir(exist_ok=True)
     file.write_text(CONFIGURATION)
@@ -70,7 +70,7 @@ def write(directory: Path) -> Path:
 
 
 def token(participant: str) -> str:
-    """The token that stands in the space.yaml."""
+    """The token in the space.yaml."""
     return f"{participant}-token"
 
 
@@ -94,7 +94,7 @@ class Old:
         self._clients: list[Raw] = []
 
     def connect(self, path: str = "/", **headers: str | None) -> Raw:
-        """A socket that has been upgraded and has said nothing yet."""
+        """A socket that has been upgraded and has sent nothing yet."""
         client = Raw(self.gateway.port)
         self._clients.append(client)
         client.send(upgrade(path, **headers))
@@ -108,20 +108,20 @@ class Old:
         return client
 
     def join(self, participant: str) -> Raw:
-        """A client that has been welcomed, and has read no further."""
+        """A client that has read its welcome and nothing after it."""
         client = self.joining(join(participant))
         client.envelope("system/welcome")
         return client
 
     def ask(self, method: str, path: str, holder: str | None = None, body: Any = None) -> Answer:
-        """A request of a script that has this participant's token."""
+        """The answer to a request of a script with the token of this participant."""
         client = Raw(self.gateway.port)
         answer = client.ask(method, path, None if holder is None else token(holder), body)
         client.close()
         return answer
 
     def post(self, participant: str, **envelope: Any) -> Answer:
-        """What a script posts with curl."""
+        """The answer to a post of a script with curl."""
         return self.ask("POST", f"/participants/{participant}/messages?space={SPACE}", participant, envelope)
 
     def output(self, participant: str) -> list[dict[str, Any]]:
@@ -129,7 +129,7 @@ class Old:
         return lines(self.directory / "logs" / f"{participant}.log")
 
     def close(self) -> None:
-        """All clients disconnect."""
+        """Disconnect all clients."""
         for client in self._clients:
             client.close()
 
@@ -140,16 +140,16 @@ def lines(file: Path) -> list[dict[str, Any]]:
 
 
 def exchange(speaker: Raw, *listeners: Raw) -> list[list[dict[str, Any]]]:
-    """What speaker and listeners have heard until now: a chat of the speaker, heard by all, comes behind it."""
+    """All envelopes that speaker and listeners have received so far; a chat of the speaker marks the end."""
     speaker.say(kind="chat", payload={"text": "until now"})
-    return [each.envelopes("until now") for each in (speaker, *listeners)]
+    return [client.envelopes("until now") for client in (speaker, *listeners)]
 
 
-def kinds(heard: list[dict[str, Any]]) -> list[str]:
-    """Of some envelopes, their kinds."""
-    return [each["kind"] for each in heard]
+def kinds(envelopes: list[dict[str, Any]]) -> list[str]:
+    """The kinds of envelopes."""
+    return [envelope["kind"] for envelope in envelopes]
 
 
 def write_frame(client: Raw, stream_id: str, data: str) -> None:
-    """As `sendStreamData` has it."""
+    """Send a frame as `sendStreamData` does."""
     client.send(frame(TEXT, f"#{stream_id}#{data}".encode()))

@@ -117,7 +117,7 @@ VAGUE_NAMES: Final = frozenset(
     | {"wanted"}
 )
 """Names of variables that do not say what the value is."""
-CHECKED_TESTS: Final = ("gateway",)
+CHECKED_TESTS: Final = ("attacks", "cli", "compat", "config", "faults", "gateway", "messages", "protocol", "supervisor")
 """Folders of tests whose variables are checked too."""
 
 

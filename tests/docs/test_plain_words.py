@@ -39,6 +39,7 @@ CHECKED_TESTS = (
         "_internal",
         "attacks",
         "bridge",
+        "cli",
         "compat",
         "config",
         "deploy",
@@ -48,9 +49,10 @@ CHECKED_TESTS = (
         "gateway",
         "inspector",
         "journal",
+        "messages",
         "model",
     ),
-    *("pipeline", "requirements", "support", "testing", "tools", "view"),
+    *("pipeline", "protocol", "requirements", "supervisor", "support", "testing", "tools", "view"),
 )
 """Folders of tests whose files are checked too. The others still have such words."""
 TEXT_FILES = {".md", ".ts", ".tsx", ".mjs", ".js", ".css", ".html", ".sh", ".toml", ".yaml", ".yml", ".ipynb", ".pyi"}

@@ -18,7 +18,7 @@ from mew.gateway.exposure import require_safe, warnings_of
 from mew.gateway.gateway import Gateway
 from mew.gateway.journaling import JournalLocked
 from mew.gateway.server import GatewayServer, PortInUse
-from mew.journal.settings import JournalSettings
+from mew.journal import JournalSettings
 from mew.protocol import Limits
 from mew.testing import MemoryTokens, settings
 from tests.gateway.http_requests import ask

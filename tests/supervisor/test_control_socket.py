@@ -143,7 +143,7 @@ def test_present_participants_are_listed(lab: Lab) -> None:
 def test_unreadable_tokens_change_nothing_and_are_reported(lab: Lab) -> None:
     token = lab.gateway.token("alice")
     lab.folder.file("bob").write_text(token, encoding="utf-8")
-    with pytest.raises(MewError, match="two holders have the same token"):
+    with pytest.raises(MewError, match=r"bob\.token"):
         reload_tokens(lab.directory)
     lab.connected(token).close()
 
@@ -175,7 +175,7 @@ def test_a_socket_of_a_dead_gateway_is_replaced(tmp_path: Path) -> None:
     (tmp_path / ".mew").mkdir()
     with socket.socket(socket.AF_UNIX) as dead:
         dead.bind(os.path.relpath(control_socket(tmp_path)))
-    with pytest.raises(ControlUnavailable, match="Connection refused"):
+    with pytest.raises(ControlUnavailable):
         ask_gateway(tmp_path, {"do": "present"})
     with opened(tmp_path):
         assert ask_gateway(tmp_path, {"do": "present"})["ok"] is True

@@ -56,8 +56,8 @@ def test_only_the_run_that_wrote_the_file_removes_it(tmp_path: Path) -> None:
     assert read_pids(tmp_path) is None
 
 
-def test_an_invalid_file_is_reported_with_what_to_do(tmp_path: Path) -> None:
+def test_an_invalid_file_is_reported_with_its_name(tmp_path: Path) -> None:
     write_pids(tmp_path, OURS)
     pids_file(tmp_path).write_text("{", encoding="utf-8")
-    with pytest.raises(BadPids, match=r"pids\.json: not a valid state file; if no gateway of this space runs"):
+    with pytest.raises(BadPids, match=r"pids\.json"):
         read_pids(tmp_path)

@@ -35,7 +35,7 @@ signal.pause()
 
 
 class Lab:
-    """A space whose participants are little programs, and a supervisor that looks after them."""
+    """A space whose participants are small programs, and their supervisor."""
 
     def __init__(self, directory: Path, participants: dict[str, dict[str, Any]], limits: RestartLimits = QUICK) -> None:
         self.directory = directory
@@ -45,7 +45,7 @@ class Lab:
         environment = LaunchEnvironment(
             url="ws://localhost:1", port=1, run=f"test-{os.getpid()}-{id(self)}", environ=os.environ
         )
-        self.seen: list[dict[str, int]] = []
+        self.changes: list[dict[str, int]] = []
         self.supervisor = Supervisor(
             load_config([file], environ={}).spaces[0],
             environment,
@@ -60,14 +60,14 @@ class Lab:
         return self.tokens[name]
 
     def changed(self) -> None:
-        self.seen.append(self.supervisor.agents)
+        self.changes.append(self.supervisor.agents)
 
     def log(self, name: str) -> str:
         return (self.directory / "logs" / f"{name}.log").read_text(encoding="utf-8")
 
-    async def until(self, done: Callable[[], bool]) -> None:
+    async def until(self, condition: Callable[[], bool]) -> None:
         async with asyncio.timeout(PATIENCE):
-            while not done():
+            while not condition():
                 await asyncio.sleep(0.01)
 
     def play(self, scene: Callable[[], Awaitable[None]]) -> None:
@@ -99,7 +99,7 @@ def test_participants_with_auto_start_run_in_groups_of_their_own_until_the_stop(
     lab.play(scene)
     assert [process_start_id(pid) for pid in pids] == [None, None]
     assert lab.supervisor.agents == {}
-    assert lab.seen[-1] == {}
+    assert lab.changes[-1] == {}
 
 
 def test_output_is_appended_to_the_log_in_the_space_directory(tmp_path: Path) -> None:
@@ -149,7 +149,7 @@ def test_a_participant_that_ends_is_restarted_by_its_policy(
     lab = Lab(tmp_path, {"a": python(f"print('here', flush=True); raise SystemExit({code})", restart_policy=policy)})
 
     async def scene() -> None:
-        await lab.until(lambda: bool(lab.supervisor.given_up) if starts > 1 else lab.seen[-1:] == [{}])
+        await lab.until(lambda: bool(lab.supervisor.given_up) if starts > 1 else lab.changes[-1:] == [{}])
 
     lab.play(scene)
     assert lab.log("a").count("here") == starts
@@ -163,7 +163,7 @@ def test_a_killed_participant_is_restarted(tmp_path: Path) -> None:
         first = lab.supervisor.agents["a"]
         os.kill(first, signal.SIGKILL)
         await lab.until(lambda: lab.supervisor.agents.get("a", first) != first)
-        assert {} in lab.seen
+        assert {} in lab.changes
 
     lab.play(scene)
 
