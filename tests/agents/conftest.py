@@ -1,4 +1,4 @@
-"""A gateway for each test of the small agents."""
+"""A gateway for each test of the bundled agents."""
 
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,7 +1,4 @@
-"""Where the small agents are tried: a real gateway, an agent on the test's own loop, and people in the same space.
-
-Decides nothing: what came of it is for the test to look at.
-"""
+"""Helpers for tests of the bundled agents: a real gateway, an agent on the event loop of the test, and participants."""
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator
@@ -40,7 +37,7 @@ def gateway_in(folder: Path) -> Iterator[Running]:
 
 @asynccontextmanager
 async def working(gateway: Running, agent: str, name: str | None = None) -> AsyncIterator["asyncio.Task[None]"]:
-    """An agent at work, under its own name or another."""
+    """Run an agent under its own name or another; gives its task."""
     async with joining(gateway, name or agent) as space:
         task = asyncio.create_task(load_agent(agent)(space), name=f"{agent} under test")
         try:
@@ -50,6 +47,6 @@ async def working(gateway: Running, agent: str, name: str | None = None) -> Asyn
 
 
 async def propose(space: Space, tool: str, *to: str, **arguments: Any) -> Envelope:
-    """A proposal to call a tool, of nobody in particular unless said."""
+    """Propose to call a tool; without an addressee unless `to` has one."""
     payload = {"method": "tools/call", "params": {"name": tool, "arguments": arguments}}
     return await space.post(OutgoingEnvelope(kind="mcp/proposal", payload=payload, to=to))

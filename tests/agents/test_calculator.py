@@ -1,4 +1,4 @@
-"""The calculator agent: three tools, numbers alone as answers, and failures in words."""
+"""The calculator agent: three tools, bare numbers as answers, and failures as text."""
 
 from typing import Any
 
@@ -29,7 +29,7 @@ async def test_it_offers_add_multiply_and_evaluate(gateway: Running) -> None:
     ],
 )
 @played
-async def test_the_answer_is_the_number_alone_as_text(
+async def test_the_answer_is_the_bare_number_as_text(
     gateway: Running, tool: str, arguments: dict[str, Any], text: str
 ) -> None:
     async with working(gateway, "calculator"), joining(gateway, "alice") as alice:
@@ -38,7 +38,7 @@ async def test_the_answer_is_the_number_alone_as_text(
 
 
 @pytest.mark.parametrize(
-    ("expression", "words"),
+    ("expression", "message"),
     [
         ("10 / 0", "division by zero"),
         ("2 +", "the expression is not valid: invalid syntax"),
@@ -46,12 +46,12 @@ async def test_the_answer_is_the_number_alone_as_text(
     ],
 )
 @played
-async def test_what_cannot_be_calculated_is_an_mcp_error_in_words(
-    gateway: Running, expression: str, words: str
+async def test_an_impossible_calculation_is_an_mcp_error_with_a_reason(
+    gateway: Running, expression: str, message: str
 ) -> None:
     async with working(gateway, "calculator"), joining(gateway, "alice") as alice:
         failed = await alice.call_tool("calculator", "evaluate", {"expression": expression})
-        assert (failed.is_error, failed.text) == (True, words)
+        assert (failed.is_error, failed.text) == (True, message)
         assert (await alice.call_tool("calculator", "add", {"a": 1, "b": 1})).text == "2"
 
 
@@ -71,7 +71,7 @@ async def test_an_unknown_tool_and_wrong_arguments_are_json_rpc_errors(
 
 
 @played
-async def test_frames_and_unknown_kinds_are_survived(gateway: Running) -> None:
+async def test_frames_and_unknown_kinds_are_ignored(gateway: Running) -> None:
     async with working(gateway, "calculator"), joining(gateway, "alice") as alice:
         stream = await alice.open_stream()
         await stream.send(b"\x00")

@@ -1,4 +1,4 @@
-"""The echo agent: what it answers, what it survives, and that two of them come to an end."""
+"""The echo agent: what it answers, what it ignores, and that two of them do not answer each other."""
 
 import asyncio
 import http.client
@@ -11,10 +11,10 @@ from tests.gateway.raw import Running
 
 
 @played
-async def test_each_chat_of_another_is_echoed_and_correlated(gateway: Running) -> None:
+async def test_every_chat_of_another_participant_is_echoed_with_its_correlation_id(gateway: Running) -> None:
     async with working(gateway, "echo"), joining(gateway, "alice") as alice:
         answers = alice.envelopes("chat", sender="echo")
-        for text in ("hello", "Echo: hello", "to somebody else"):
+        for text in ("hello", "Echo: hello", "to another participant"):
             output = await alice.chat(text, to="planner")
             answer = await anext(answers)
             assert (answer.payload["text"], answer.correlation_id, answer.to) == (
@@ -25,7 +25,7 @@ async def test_each_chat_of_another_is_echoed_and_correlated(gateway: Running) -
 
 
 @played
-async def test_frames_and_unknown_kinds_are_survived(gateway: Running) -> None:
+async def test_frames_and_unknown_kinds_are_ignored(gateway: Running) -> None:
     async with working(gateway, "echo"), joining(gateway, "alice") as alice:
         answers = alice.envelopes("chat", sender="echo")
         stream = await alice.open_stream(description="noise")
@@ -38,7 +38,7 @@ async def test_frames_and_unknown_kinds_are_survived(gateway: Running) -> None:
 
 
 @played
-async def test_two_echoes_come_to_an_end(gateway: Running) -> None:
+async def test_two_echo_agents_do_not_echo_each_other(gateway: Running) -> None:
     async with (
         working(gateway, "echo"),
         working(gateway, "echo", "second-echo"),
@@ -47,28 +47,28 @@ async def test_two_echoes_come_to_an_end(gateway: Running) -> None:
         answers = alice.envelopes("chat")
         messages: set[tuple[str, str]] = set()
         echoes = ("echo", "second-echo")
-        for text in ("hello", "fence"):
-            # What an echo had answered to an echo would stand between, and come before its answer to the fence.
+        for text in ("hello", "marker"):
+            # An echo of an echo would arrive before the echo of the second text.
             await alice.chat(text)
             while not messages >= {(name, f"Echo: {text}") for name in echoes}:
                 chat = await anext(answers)
                 messages.add((chat.sender, chat.payload["text"]))
-        output = {("alice", "hello"), ("alice", "fence")}
-        assert messages == output | {(name, f"Echo: {text}") for name in echoes for text in ("hello", "fence")}
+        output = {("alice", "hello"), ("alice", "marker")}
+        assert messages == output | {(name, f"Echo: {text}") for name in echoes for text in ("hello", "marker")}
 
 
 @played
-async def test_what_is_said_in_its_own_name_is_not_echoed(gateway: Running) -> None:
+async def test_a_chat_under_the_agents_own_name_is_not_echoed(gateway: Running) -> None:
     async with working(gateway, "echo"), joining(gateway, "alice") as alice:
         answers = alice.envelopes("chat", sender="echo")
-        await asyncio.to_thread(post, gateway, "echo", {"kind": "chat", "payload": {"text": "by somebody's script"}})
+        await asyncio.to_thread(post, gateway, "echo", {"kind": "chat", "payload": {"text": "by a script"}})
         await alice.chat("hello")
         texts = [(await anext(answers)).payload["text"] for _ in range(2)]
-        assert texts == ["by somebody's script", "Echo: hello"]
+        assert texts == ["by a script", "Echo: hello"]
 
 
 def post(gateway: Running, name: str, envelope: dict[str, Any]) -> None:
-    """Say something through the HTTP door."""
+    """Post an envelope over HTTP."""
     connection = http.client.HTTPConnection("127.0.0.1", gateway.port, timeout=10)
     headers = {"Authorization": f"Bearer {gateway.token(name)}"}
     connection.request("POST", f"/participants/{name}/messages", json.dumps(envelope), headers)
@@ -77,7 +77,7 @@ def post(gateway: Running, name: str, envelope: dict[str, Any]) -> None:
 
 
 @played
-async def test_it_comes_back_after_the_connection_broke(gateway: Running) -> None:
+async def test_the_agent_reconnects_after_the_connection_broke(gateway: Running) -> None:
     async with working(gateway, "echo"), joining(gateway, "alice") as alice:
         answers, received = alice.envelopes("chat", sender="echo"), alice.envelopes("system/presence")
         close_all(gateway, 1011, "something broke", "echo")
@@ -88,7 +88,7 @@ async def test_it_comes_back_after_the_connection_broke(gateway: Running) -> Non
 
 
 @played
-async def test_it_leaves_when_it_is_shut_down(gateway: Running) -> None:
+async def test_the_agent_ends_when_it_is_shut_down(gateway: Running) -> None:
     async with working(gateway, "echo") as agent, joining(gateway, "alice") as alice:
         await shut_down(gateway, alice, "echo")
         await agent

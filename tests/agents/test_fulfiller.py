@@ -1,4 +1,4 @@
-"""The fulfiller agent: it does what others propose, tells the result by chat, and in words what went wrong."""
+"""The fulfiller agent: it carries out proposals of others, and reports the result or the error by chat."""
 
 import pytest
 
@@ -10,7 +10,7 @@ from tests.gateway.raw import Running
 
 @pytest.mark.parametrize("to", [(), ("calculator",), ("fulfiller",)])
 @played
-async def test_a_proposal_is_sent_as_a_request_to_whoever_has_the_tool_and_its_result_is_chatted(
+async def test_a_proposal_becomes_a_request_to_the_owner_of_the_tool_and_its_result_a_chat(
     gateway: Running, to: tuple[str, ...]
 ) -> None:
     async with (
@@ -33,8 +33,8 @@ async def test_a_proposal_is_sent_as_a_request_to_whoever_has_the_tool_and_its_r
 
 @pytest.mark.parametrize("to", [("carol",), ("calculator", "carol"), ("fulfiller", "carol")])
 @played
-async def test_nobody_is_asked_in_the_place_of_one_who_is_not_here(gateway: Running, to: tuple[str, ...]) -> None:
-    """The gateway compares recipients only with those of a request that says what was read."""
+async def test_a_proposal_to_an_absent_participant_is_sent_to_no_other(gateway: Running, to: tuple[str, ...]) -> None:
+    """The gateway compares recipients only for requests that name the state of the proposal they have read."""
     async with working(gateway, "calculator"), working(gateway, "fulfiller"), joining(gateway, "planner") as planner:
         requests, chats = planner.envelopes("mcp/request"), planner.envelopes("chat", sender="fulfiller")
         await propose(planner, "add", *to, a=10, b=5)
@@ -44,7 +44,7 @@ async def test_nobody_is_asked_in_the_place_of_one_who_is_not_here(gateway: Runn
 
 
 @played
-async def test_what_the_tool_refuses_is_told_by_chat(gateway: Running) -> None:
+async def test_an_error_of_the_tool_is_reported_by_chat(gateway: Running) -> None:
     async with working(gateway, "calculator"), working(gateway, "fulfiller"), joining(gateway, "planner") as planner:
         chats = planner.envelopes("chat", sender="fulfiller")
         await propose(planner, "evaluate", expression="1 / 0")
@@ -54,7 +54,7 @@ async def test_what_the_tool_refuses_is_told_by_chat(gateway: Running) -> None:
 
 
 @played
-async def test_a_tool_that_nobody_has_is_told_by_chat_as_soon_as_it_is_known(
+async def test_a_missing_tool_is_reported_by_chat_as_soon_as_it_is_known(
     gateway: Running, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(fulfiller, "LIST_SECONDS", 0.2)  # the planner does not answer
@@ -64,16 +64,16 @@ async def test_a_tool_that_nobody_has_is_told_by_chat_as_soon_as_it_is_known(
         assert (await anext(chats)).payload[
             "text"
         ] == "Error fulfilling proposal: no participant in the space has the tool 'subtract'"
-        for to, words in {
+        for to, message in {
             "fulfiller": "the proposal names no recipient and no tool",
             "carol": "not in the space: carol",
         }.items():
             await planner.send("mcp/proposal", {"method": "resources/list"}, to=to)
-            assert (await anext(chats)).payload["text"] == f"Error fulfilling proposal: {words}"
+            assert (await anext(chats)).payload["text"] == f"Error fulfilling proposal: {message}"
 
 
 @played
-async def test_without_the_right_to_ask_it_says_so(gateway: Running) -> None:
+async def test_a_missing_permission_for_requests_is_reported_by_chat(gateway: Running) -> None:
     async with (
         working(gateway, "calculator"),
         working(gateway, "fulfiller", "powerless"),
@@ -87,7 +87,7 @@ async def test_without_the_right_to_ask_it_says_so(gateway: Running) -> None:
 
 
 @played
-async def test_a_proposal_that_somebody_else_has_fulfilled_meanwhile_is_left_alone(gateway: Running) -> None:
+async def test_a_proposal_that_was_rejected_during_the_search_for_its_tool_is_ignored(gateway: Running) -> None:
     async with (
         working(gateway, "calculator"),
         joining(gateway, "alice") as alice,
@@ -111,7 +111,7 @@ async def test_a_proposal_that_somebody_else_has_fulfilled_meanwhile_is_left_alo
 
 
 @played
-async def test_a_proposal_that_was_rejected_before_it_was_read_is_left_alone(gateway: Running) -> None:
+async def test_a_proposal_that_was_rejected_before_it_was_read_is_ignored(gateway: Running) -> None:
     async with (
         working(gateway, "calculator"),
         joining(gateway, "alice") as alice,
@@ -121,7 +121,7 @@ async def test_a_proposal_that_was_rejected_before_it_was_read_is_left_alone(gat
         requests = planner.envelopes("mcp/request", sender="fulfiller")
         chats = planner.envelopes("chat", sender="fulfiller")
         await alice.pause("fulfiller")
-        await propose(planner, "add", "calculator", a=1, b=1)  # it holds this one, and reads no other
+        await propose(planner, "add", "calculator", a=1, b=1)  # it waits with this one, and reads no other
         rejected = await propose(planner, "add", "calculator", a=2, b=2)
         await alice.send("mcp/reject", to="planner", correlation_id=rejected.id)
         await alice.resume("fulfiller")

@@ -1,4 +1,4 @@
-"""The agents that templates bring along: what a newcomer sees of streams works."""
+"""The agents in the templates: what a new user sees of streams works."""
 
 from pathlib import Path
 
@@ -39,7 +39,7 @@ async def test_a_sender_announces_its_format_and_writes_its_stream(
 
 
 @played
-async def test_a_sender_goes_on_with_its_stream_after_the_connection_broke(gateway: Running) -> None:
+async def test_a_sender_continues_its_stream_after_a_broken_connection(gateway: Running) -> None:
     async with joining(gateway, "alice") as alice, working(gateway, source("walker"), "walker"):
         frames = alice.frames()
         assert (await anext(frames)).stream_id == "positions"
@@ -53,7 +53,7 @@ async def test_a_sender_goes_on_with_its_stream_after_the_connection_broke(gatew
 
 
 @played
-async def test_a_sender_whose_stream_was_ended_opens_another(gateway: Running) -> None:
+async def test_a_sender_opens_another_stream_after_its_stream_was_closed(gateway: Running) -> None:
     async with joining(gateway, "alice") as alice, working(gateway, source("walker"), "walker"):
         frames = alice.frames()
         assert (await anext(frames)).stream_id == "positions"
@@ -64,32 +64,32 @@ async def test_a_sender_whose_stream_was_ended_opens_another(gateway: Running) -
 
 
 @played
-async def test_the_watcher_says_what_it_sees_and_passes_over_what_does_not_fit(gateway: Running) -> None:
+async def test_the_watcher_reports_positions_and_skips_frames_of_another_format(gateway: Running) -> None:
     async with joining(gateway, "alice") as alice, working(gateway, source("watcher"), "echo"):
         messages = alice.envelopes("chat", sender="echo")
         stream = await alice.announce_stream([{"id": "Position", "mime_type": "application/json"}], desired_id="cat")
         await stream.start()
-        await stream.send("nonsense")
+        await stream.send("malformed")
         await stream.send('{"x":1.0,"y":2.0}')
         assert (await anext(messages)).payload["text"] == "cat: 1 seen, 0 missed, now at (1.0, 2.0)"
 
 
-# What a template allows
+# Permissions in a template
 
 
-def made_of(template: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The space.yaml that a template makes."""
+def create_space(template: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Create a space from a template; returns its space.yaml."""
     monkeypatch.chdir(folder)
-    monkeypatch.setenv("HOME", str(folder / "nobody"))
+    monkeypatch.setenv("HOME", str(folder / "home"))
     assert main(["init", template, "--name", "lab"]) == 0
     return folder / ".mew" / "space.yaml"
 
 
 @played
-async def test_what_a_guest_proposes_the_fulfiller_of_the_template_does(
+async def test_the_fulfiller_of_the_template_carries_out_proposals_of_the_guest(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with running_from(made_of("agents", tmp_path, monkeypatch)) as gateway:
+    with running_from(create_space("agents", tmp_path, monkeypatch)) as gateway:
         agents = ("echo", "calculator", "fulfiller")
         spaces = {name: await mew.connect(url_of(gateway), token=gateway.token(name)) for name in (*agents, "guest")}
         tasks = [await begun(load_agent(name)(spaces[name])) for name in agents]
@@ -106,13 +106,11 @@ async def test_what_a_guest_proposes_the_fulfiller_of_the_template_does(
 
 
 @played
-async def test_a_coder_reads_files_by_itself_and_only_proposes_to_write(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_coder_requests_reads_and_only_proposes_writes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def may(space: Space, kind: str, tool: str, to: str = "files") -> bool:
         return space.can({"kind": kind, "to": [to], "payload": {"method": "tools/call", "params": {"name": tool}}})
 
-    with running_from(made_of("coding", tmp_path, monkeypatch)) as gateway:
+    with running_from(create_space("coding", tmp_path, monkeypatch)) as gateway:
         async with mew.connect(url_of(gateway), token=gateway.token("coder")) as coder:
             assert may(coder, "mcp/request", "read_text_file")
             assert not may(coder, "mcp/request", "read_text_file", "human")

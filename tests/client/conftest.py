@@ -1,4 +1,4 @@
-"""A gateway of its own for each test of the SDK."""
+"""A separate gateway for each test of the SDK."""
 
 from collections.abc import Iterator
 from pathlib import Path

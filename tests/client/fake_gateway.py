@@ -1,6 +1,6 @@
-"""Something that speaks WebSocket as a gateway does, and then does what no gateway would.
+"""A WebSocket server that performs a gateway's handshake and then runs the script of a test.
 
-It knows the upgrade and one welcome; everything else is the test's own script.
+It knows the upgrade and one welcome. It can send what a real gateway never sends.
 """
 
 import asyncio
@@ -23,16 +23,16 @@ CHAT: Final = (
 )
 MAGIC: Final = "258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
 Script = Callable[[asyncio.StreamReader, asyncio.StreamWriter, int], Awaitable[None]]
-"""What happens on a connection that has been upgraded; the number counts them."""
+"""What happens on an upgraded connection; the number counts the connections."""
 
 
 def whole(payload: bytes, opcode: int = TEXT) -> bytes:
-    """A server's frame."""
+    """One frame of a server."""
     return bytes((0x80 | opcode,)) + length_of(len(payload), masked=False) + payload
 
 
 def pieces(payload: bytes, *cuts: int, between: bytes = b"") -> bytes:
-    """The same message in several frames, and what stands between them."""
+    """The message in several frames, with the bytes of `between` after each frame but the last."""
     ends = [*cuts, len(payload)]
     parts = [payload[begin:end] for begin, end in zip([0, *cuts], ends, strict=True)]
     frames = []
@@ -44,7 +44,7 @@ def pieces(payload: bytes, *cuts: int, between: bytes = b"") -> bytes:
 
 @asynccontextmanager
 async def faking(script: Script) -> AsyncIterator[str]:
-    """Its address."""
+    """Serve connections by the script; gives the address."""
     count = 0
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -65,7 +65,7 @@ async def faking(script: Script) -> AsyncIterator[str]:
         await _all_gone()
 
 
-async def goodbye(reader: asyncio.StreamReader) -> None:
+async def await_close(reader: asyncio.StreamReader) -> None:
     """Read until the client closes the connection or disconnects; then close it too."""
     while data := await reader.read(65_536):
         if data[-8:-6] == b"\x88\x82":

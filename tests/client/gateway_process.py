@@ -1,6 +1,6 @@
-"""A gateway that is a process, and can be killed as a process can: on the same port again, from its journal or without.
+"""A gateway in a process of its own, which a test can kill and start again on the same port.
 
-Starts and stops it; what a client makes of that is for the test to look at.
+It starts and stops the gateway. The test checks what a client makes of that.
 """
 
 import os
@@ -24,7 +24,7 @@ participants:
 
 
 class GatewayProcess:
-    """One gateway after another, in one folder and on one port."""
+    """Runs one gateway after another, in one folder and on one port."""
 
     def __init__(self, folder: Path, journal: str, python: str | Path = sys.executable) -> None:
         (folder / "space.yaml").write_text(SPACE.format(journal=journal), encoding="utf-8")
@@ -33,7 +33,7 @@ class GatewayProcess:
         self.port = free_port()
 
     def start(self) -> None:
-        """It listens when this returns."""
+        """Start the gateway; it listens when this returns."""
         command = [self._python, "-m", "mew", "gateway", "start", "--port", str(self.port), "--log-level", "error"]
         environment = {name: value for name, value in os.environ.items() if not name.startswith("MEW_")}
         self._process = subprocess.Popen(command, cwd=self._folder, env=environment, text=True, stdout=subprocess.PIPE)
@@ -42,11 +42,11 @@ class GatewayProcess:
         assert line.startswith("listening"), line
 
     def kill(self) -> None:
-        """Kill it."""
+        """Kill the gateway with SIGKILL."""
         self._end(signal.SIGKILL)
 
     def stop(self) -> None:
-        """Stop it gracefully."""
+        """Stop the gateway gracefully."""
         self._end(signal.SIGTERM)
 
     def _end(self, number: signal.Signals) -> None:
@@ -62,7 +62,7 @@ class GatewayProcess:
 
 @contextmanager
 def gateway_process(folder: Path, journal: str, python: str | Path = sys.executable) -> Iterator[GatewayProcess]:
-    """A gateway process that listens, of this Python."""
+    """Run a gateway process that listens; kill it at the end."""
     gateway = GatewayProcess(folder, journal, python)
     gateway.start()
     try:

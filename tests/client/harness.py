@@ -1,6 +1,6 @@
-"""Where the SDK is tried: a real gateway on a real port, and a loop for each test, on which nothing may be left.
+"""Helpers for tests of the SDK: a real gateway on a real port, and an event loop for each test.
 
-Decides nothing: what came of it is for the test to look at.
+They check nothing about the SDK, except that a test leaves no task and no unhandled error behind.
 """
 
 import asyncio
@@ -17,11 +17,11 @@ from tests.gateway.raw import Running
 P = ParamSpec("P")
 T = TypeVar("T")
 PATIENCE = 45.0
-"""Less than the 60 seconds after which pytest ends everything: what hangs is told from here."""
+"""Less than the 60 seconds after which pytest ends the process: a test that hangs fails here, with a traceback."""
 
 
 def played(story: Callable[P, Coroutine[Any, Any, None]]) -> Callable[P, None]:
-    """A test that is a coroutine: nothing may go wrong unseen on its loop, and no task may outlive it."""
+    """Run a coroutine as a test. It fails on an unhandled error of the loop, and if a task outlives it."""
 
     @functools.wraps(story)
     def test(*args: P.args, **kwargs: P.kwargs) -> None:
@@ -44,39 +44,39 @@ def url_of(gateway: Running) -> str:
 
 
 def joining(gateway: Running, participant: str, **options: Any) -> ConnectContext:
-    """On the way into the gateway's space."""
+    """Connect as a participant of the gateway's space."""
     return mew.connect(url_of(gateway), space="lab", token=gateway.token(participant), **options)
 
 
 async def begun(work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
-    """A task that has made its first step: it listens to whatever is said from now on."""
+    """Start a task and let it run its first step: it then receives everything that is sent from now on."""
     task = asyncio.create_task(work)
     await asyncio.sleep(0)
     return task
 
 
 async def ended(task: asyncio.Task[Any]) -> None:
-    """Cancel a task; it is gone when this returns."""
+    """Cancel a task and wait until it has ended."""
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)
 
 
 async def until(question: Callable[[], Any]) -> Any:
-    """Ask, turn by turn of the loop, until the answer is yes."""
+    """Wait until the answer is true; ask once in each iteration of the event loop."""
     while not (answer := question()):
         await asyncio.sleep(0.001)
     return answer
 
 
 async def shut_down(gateway: Running, space: Space, who: str | None = None) -> None:
-    """Have somebody shut down as the gateway does it, but without the five seconds for one's last words."""
+    """Shut a participant down as the gateway does, without the five seconds that it has for its last messages."""
     participant_id = who or space.participant_id
     await space.send("participant/shutdown", to=participant_id)
     close_all(gateway, 1000, "shutdown", participant_id)
 
 
 def close_all(gateway: Running, code: int, reason: str, who: str | None = None) -> None:
-    """The gateway says goodbye, after everything that was said: to everybody, or to one."""
+    """Let the gateway close the connections after everything that it has sent: of one participant, or of all."""
 
     def close(gateway: Gateway) -> None:
         for hub in gateway.hubs.values():
@@ -89,12 +89,15 @@ def close_all(gateway: Running, code: int, reason: str, who: str | None = None) 
 
 
 async def gateways_view(space: Space) -> SpaceView:
-    """What the gateway would tell us if we came in now."""
+    """The view of a participant that joins now."""
     return view_from_welcome(await space.send("system/join"))
 
 
 def same(one: SpaceView, other: SpaceView) -> bool:
-    """Whether two views show the same space; what only a welcome can say of us and of the journal is no matter."""
+    """Whether two views show the same space.
+
+    What only a welcome tells about the participant itself and the journal is not compared.
+    """
     own = [
         [capability for capability in view.you.capabilities if "stream/write:" not in capability["kind"]]
         for view in (one, other)

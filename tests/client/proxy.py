@@ -1,6 +1,6 @@
-"""A network with configurable faults: what goes through it is delayed, lost, cut off or half closed.
+"""A network with configurable faults: it delays, loses, cuts off or half closes connections.
 
-A plain TCP proxy on the test's own loop. It knows nothing of what it carries.
+A plain TCP proxy on the event loop of the test. It does not read what it carries.
 """
 
 import asyncio
@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 from typing import Literal
 
 Way = Literal["up", "down"]
-"""Up to the gateway, or down to the client."""
+"""The direction of data: up to the gateway, or down to the client."""
 
 
 class Flow:
@@ -20,7 +20,7 @@ class Flow:
         self._ends: dict[Way, asyncio.StreamWriter] = {"up": gateway, "down": client}
 
     async def pump(self, source: asyncio.StreamReader, way: Way) -> None:
-        """Carry what comes one way, until it ends."""
+        """Carry the data of one direction until it ends."""
         sink = self._ends[way]
         try:
             while data := await source.read(65_536):
@@ -42,28 +42,28 @@ class Flow:
             self.cut()
 
     def cut(self) -> None:
-        """Both ends lose it at the same time."""
+        """Break the connection for both ends at the same time."""
         for end in self._ends.values():
             end.transport.abort()
 
     def half_close(self, way: Way) -> None:
-        """One end is closed for reading; what it sends is still carried."""
+        """Close one end for reading; what it sends is still carried."""
         self._ends[way].write_eof()
 
 
 class Proxy:
-    """Connections to a gateway, and what happens to them."""
+    """The connections to a gateway, and the faults of their network."""
 
     def __init__(self, port: int) -> None:
         self.port = port
-        """The gateway's; it may have another after a restart."""
+        """The port of the gateway; a restarted gateway may have another."""
         self.refusing = False
-        """Whether no connection gets through."""
+        """Whether the proxy refuses every new connection."""
         self.delay: Callable[[], float] | None = None
         self.swallowing: set[Way] = set()
-        """The ways on which everything is lost without a sign."""
+        """The directions in which all data are lost without a sign."""
         self.left: dict[Way, int] = {}
-        """How many bytes still get through before the connection is cut."""
+        """The number of bytes that each direction still carries before the connection is cut."""
         self.connections = 0
         self.flows: list[Flow] = []
         self._open = {"up": asyncio.Event(), "down": asyncio.Event()}
@@ -72,27 +72,27 @@ class Proxy:
             gate.set()
 
     def hold(self, way: Way) -> None:
-        """Let nothing through for now."""
+        """Hold back the data of a direction."""
         self._open[way].clear()
 
     def release(self, way: Way) -> None:
-        """Let it through again."""
+        """Carry the data of a direction again."""
         self._open[way].set()
 
     async def passed(self, way: Way) -> None:
-        """Wait for what lies in the way."""
+        """Wait for the delay, and while the direction is held."""
         if self.delay is not None:
             await asyncio.sleep(self.delay())
         await self._open[way].wait()
 
     def cut(self) -> None:
-        """Every connection breaks."""
+        """Break every connection."""
         flows, self.flows = self.flows, []
         for flow in flows:
             flow.cut()
 
     def behave(self) -> None:
-        """From now on, all is well."""
+        """End all faults."""
         self.refusing, self.delay = False, None
         self.swallowing.clear()
         self.left.clear()
@@ -100,7 +100,7 @@ class Proxy:
             gate.set()
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """A client comes."""
+        """Carry one connection of a client."""
         self.connections += 1
         if self.refusing:
             writer.transport.abort()
@@ -118,7 +118,7 @@ class Proxy:
             task.add_done_callback(self._tasks.discard)
 
     async def stop(self) -> None:
-        """Nothing is left of it."""
+        """Break every connection and end every task."""
         self.behave()
         self.cut()
         for task in list(self._tasks):
@@ -128,7 +128,7 @@ class Proxy:
 
 @asynccontextmanager
 async def proxied(port: int) -> AsyncIterator[tuple[Proxy, str]]:
-    """A proxy before the gateway at this port, and its address."""
+    """Run a proxy to the gateway at this port; gives the proxy and its address."""
     proxy = Proxy(port)
     server = await asyncio.start_server(proxy.serve, "127.0.0.1", 0)
     try:

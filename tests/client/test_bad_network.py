@@ -24,17 +24,17 @@ ROUNDS = 12
 
 @pytest.fixture(autouse=True)
 def impatient(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Come back sooner than one would."""
+    """Reconnect sooner than a program would."""
     monkeypatch.setattr(session, "MAX_BACKOFF_SECONDS", 0.05)
     yield
 
 
 class Speaker:
-    """A participant that sends all the time, and stores the outcome of each message."""
+    """A participant that sends continuously and stores the outcome of each message."""
 
     def __init__(self, space: Space) -> None:
         self._space = space
-        self.taken: list[str] = []
+        self.confirmed: list[str] = []
         self.unconfirmed: list[str] = []
         self.unsent: list[str] = []
 
@@ -42,13 +42,13 @@ class Speaker:
         number = 0
         while not stop.is_set():
             number += 1
-            word = f"word {number}"
+            text = f"message {number}"
             try:
-                echo = await self._space.chat(word)
-                assert echo.payload["text"] == word
-                self.taken.append(word)
+                echo = await self._space.chat(text)
+                assert echo.payload["text"] == text
+                self.confirmed.append(text)
             except ConnectionLost as lost:
-                (self.unconfirmed if lost.unconfirmed else self.unsent).append(word)
+                (self.unconfirmed if lost.unconfirmed else self.unsent).append(text)
                 await self._space.connected()
 
 
@@ -71,7 +71,7 @@ class Reader:
 
 
 async def write(space: Space, stream_id: str, stop: asyncio.Event) -> int:
-    """Write numbers to a stream, all the time; how many."""
+    """Write numbers to a stream until `stop` is set; returns how many."""
     number, stream = 0, space.stream(stream_id)
     while not stop.is_set():
         await stream.send(str(number))
@@ -81,36 +81,36 @@ async def write(space: Space, stream_id: str, stop: asyncio.Event) -> int:
     return number
 
 
-async def something_happens(proxy: Proxy, chance: Random, delays: Random) -> None:
-    """The network behaves badly for a moment.
+async def apply_fault(proxy: Proxy, chance: Random, delays: Random) -> None:
+    """Apply one fault to the network for a moment.
 
-    Delays have a chance of their own: how many packets there are must not decide what happens next.
+    Delays have random numbers of their own: the number of packets must not decide which fault is next.
     """
-    what = chance.choice(["cut", "delay", "up", "down", "half up", "half down", "swallow", "within up", "within down"])
-    if what == "cut":
+    fault = chance.choice(["cut", "delay", "up", "down", "half up", "half down", "swallow", "within up", "within down"])
+    if fault == "cut":
         proxy.cut()
-    elif what == "delay":
+    elif fault == "delay":
         proxy.delay = lambda: delays.uniform(0, 0.004)
-    elif what in {"up", "down"}:
-        proxy.hold(what)  # type: ignore[arg-type]
+    elif fault in {"up", "down"}:
+        proxy.hold(fault)  # type: ignore[arg-type]
         await asyncio.sleep(0.01)
         proxy.cut()
-    elif what == "swallow":
+    elif fault == "swallow":
         proxy.swallowing.add(chance.choice(["up", "down"]))
         await asyncio.sleep(0.08)
         proxy.cut()
-    elif what.startswith("within"):
-        proxy.left[what.removeprefix("within ")] = chance.randrange(2_000)  # type: ignore[index]
+    elif fault.startswith("within"):
+        proxy.left[fault.removeprefix("within ")] = chance.randrange(2_000)  # type: ignore[index]
     else:
         for flow in proxy.flows[-1:]:
             with suppress(OSError, RuntimeError):
-                flow.half_close(what.removeprefix("half "))  # type: ignore[arg-type]
+                flow.half_close(fault.removeprefix("half "))  # type: ignore[arg-type]
     await asyncio.sleep(chance.uniform(0.005, 0.04))
     proxy.behave()
 
 
-async def say_at_last(space: Space) -> list[str]:
-    """Say that it is the end until that is taken: a connection may still be about to break. All that was said."""
+async def send_last(space: Space) -> list[str]:
+    """Send messages until one is confirmed, since a connection may still be about to break; returns all of them."""
     texts = list[str]()
     while True:
         await space.connected()
@@ -121,7 +121,7 @@ async def say_at_last(space: Space) -> list[str]:
 
 
 async def view_of_gateway(space: Space) -> SpaceView | None:
-    """None where the connection broke meanwhile."""
+    """The view of the gateway; None if the connection broke in between."""
     with suppress(ConnectionLost):
         return await gateways_view(space)
     return None
@@ -129,7 +129,7 @@ async def view_of_gateway(space: Space) -> SpaceView | None:
 
 @pytest.mark.parametrize("seed", [1, 2, 3])
 @played
-async def test_whatever_the_network_does_nothing_hangs_nothing_is_doubled_and_every_frame_is_accounted_for(
+async def test_network_faults_hang_nothing_double_nothing_and_every_lost_frame_is_reported(
     gateway: Running, seed: int
 ) -> None:
     chance, delays, stop, gaps = Random(seed), Random(seed + 100), asyncio.Event(), list[Gap]()
@@ -143,21 +143,21 @@ async def test_whatever_the_network_does_nothing_hangs_nothing_is_doubled_and_ev
             talking = asyncio.create_task(speaker.talk(stop))
             writing = asyncio.create_task(write(alice, stream.stream_id, stop))
             for _ in range(ROUNDS):
-                await something_happens(proxy, chance, delays)
+                await apply_fault(proxy, chance, delays)
             stop.set()
             await asyncio.gather(talking, writing)
-            last_words = await say_at_last(bob)
+            last_texts = await send_last(bob)
             async for chat in chats:
                 received[chat.payload["text"]] += 1
-                if chat.payload["text"] == last_words[-1]:
+                if chat.payload["text"] == last_texts[-1]:
                     break
-            assert received.total() == len(received), "something was said twice"
-            assert [word for word in speaker.taken if not received[word]] == []
-            assert [word for word in speaker.unsent if received[word]] == []
-            assert received.keys() - {*last_words} <= {*speaker.taken, *speaker.unconfirmed}
+            assert received.total() == len(received), "a message was sent twice"
+            assert [text for text in speaker.confirmed if not received[text]] == []
+            assert [text for text in speaker.unsent if received[text]] == []
+            assert received.keys() - {*last_texts} <= {*speaker.confirmed, *speaker.unconfirmed}
             await until(lambda: reader.accounted == writing.result())
             assert reader.frames == sorted(set(reader.frames)), "a frame came twice, or out of order"
-            assert gaps, "the network behaved too well"
+            assert gaps, "the network broke no connection"
             while not (view := await view_of_gateway(bob)):
                 await bob.connected()
             assert same(bob.view, view)
@@ -167,9 +167,7 @@ async def test_whatever_the_network_does_nothing_hangs_nothing_is_doubled_and_ev
 @pytest.mark.parametrize("way", ["up", "down"])
 @pytest.mark.parametrize("left", [0, 1, 20, 60, 200, 400, 800])
 @played
-async def test_a_connection_that_breaks_within_any_message_is_one_that_breaks(
-    gateway: Running, way: Any, left: int
-) -> None:
+async def test_a_connection_that_breaks_within_a_message_is_replaced(gateway: Running, way: Any, left: int) -> None:
     gaps, token = list[Gap](), gateway.token("alice")
     async with (
         proxied(gateway.port) as (proxy, url),
@@ -178,15 +176,15 @@ async def test_a_connection_that_breaks_within_any_message_is_one_that_breaks(
         proxy.left[way] = left
         with pytest.raises(ConnectionLost):
             for _ in range(50):
-                await alice.chat("one more word")
+                await alice.chat("one more message")
         await alice.connected()
-        await alice.chat("well again")
+        await alice.chat("connected again")
         assert gaps
 
 
 @pytest.mark.parametrize("way", ["up", "down"])
 @played
-async def test_a_connection_that_is_closed_on_one_side_is_closed(gateway: Running, way: Any) -> None:
+async def test_a_connection_closed_on_one_side_is_replaced(gateway: Running, way: Any) -> None:
     gaps, token = list[Gap](), gateway.token("alice")
     async with (
         proxied(gateway.port) as (proxy, url),
@@ -198,7 +196,7 @@ async def test_a_connection_that_is_closed_on_one_side_is_closed(gateway: Runnin
         with pytest.raises(ConnectionLost):
             await waiting
         await until(lambda: gaps)
-        assert (await alice.chat("well again")).sender == "alice"
+        assert (await alice.chat("connected again")).sender == "alice"
         assert same(alice.view, await gateways_view(alice))
 
 
@@ -206,7 +204,7 @@ async def test_a_connection_that_is_closed_on_one_side_is_closed(gateway: Runnin
 
 
 @played
-async def test_after_a_kill_everything_is_as_the_journal_says_and_the_gap_is_told_to_the_frame(tmp_path: Path) -> None:
+async def test_after_a_kill_the_state_is_that_of_the_journal_and_the_gap_is_exact(tmp_path: Path) -> None:
     gaps: dict[str, list[Gap]] = {"alice": [], "bob": []}
     with gateway_process(tmp_path, "{sync: always}") as process:
         async with (
@@ -247,7 +245,7 @@ async def test_after_a_kill_everything_is_as_the_journal_says_and_the_gap_is_tol
 
 
 @played
-async def test_without_a_journal_a_new_stream_is_not_taken_for_an_old_one_of_the_same_name(tmp_path: Path) -> None:
+async def test_without_a_journal_a_new_stream_is_distinguished_from_an_old_one_of_the_same_id(tmp_path: Path) -> None:
     gaps: list[Gap] = []
     with gateway_process(tmp_path, "{enabled: false}") as process:
         async with (
@@ -276,7 +274,7 @@ async def test_without_a_journal_a_new_stream_is_not_taken_for_an_old_one_of_the
 
 
 @played
-async def test_sends_while_the_gateway_is_killed_and_restarted_again_and_again_are_never_doubled(
+async def test_a_repeatedly_killed_gateway_receives_no_message_twice(
     tmp_path: Path,
 ) -> None:
     stop = asyncio.Event()
@@ -285,8 +283,8 @@ async def test_sends_while_the_gateway_is_killed_and_restarted_again_and_again_a
             speaker = Speaker(alice)
             talking = asyncio.create_task(speaker.talk(stop))
             for end in (process.kill, process.stop, process.kill):
-                enough = len(speaker.taken) + 20
-                while len(speaker.taken) < enough:
+                enough = len(speaker.confirmed) + 20
+                while len(speaker.confirmed) < enough:
                     await asyncio.sleep(0.001)
                 await asyncio.to_thread(end)
                 await asyncio.to_thread(process.start)
@@ -299,5 +297,5 @@ async def test_sends_while_the_gateway_is_killed_and_restarted_again_and_again_a
     counts = Counter(
         str(record.envelope_id) for record in records if record.kind == "chat" and record.event == "envelope"
     )
-    assert counts.total() == len(counts) >= len(speaker.taken) > 60
-    assert len(counts) <= len(speaker.taken) + len(speaker.unconfirmed)
+    assert counts.total() == len(counts) >= len(speaker.confirmed) > 60
+    assert len(counts) <= len(speaker.confirmed) + len(speaker.unconfirmed)

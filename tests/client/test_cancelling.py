@@ -1,6 +1,6 @@
-"""A cancelled task leaves nothing behind: every public coroutine, at every place where it waits.
+"""A cancelled task leaves nothing behind: every public coroutine, cancelled at every place where it waits.
 
-The coroutines are found, not listed: one without a known call fails the test.
+The test finds the coroutines itself: it fails if one of them has no call in `RECIPES`.
 """
 
 import asyncio
@@ -36,7 +36,7 @@ from tests.client.harness import begun, ended, joining, played, until, url_of
 from tests.gateway.raw import Running
 
 MOST = 40
-"""Places where a coroutine waits; none has so many."""
+"""More than the number of places where any coroutine waits."""
 
 
 def public_coroutines() -> list[str]:
@@ -57,7 +57,7 @@ def public_coroutines() -> list[str]:
 
 
 class Scene:
-    """Two in a space, and a stream of the first one's."""
+    """Two participants in a space, and two streams of the first."""
 
     def __init__(self, gateway: Running, alice: Space, bob: Space) -> None:
         self.gateway = gateway
@@ -71,13 +71,13 @@ class Scene:
         return self.alice.connection
 
     def full(self) -> None:
-        """The socket is full, for a while."""
+        """Let the socket be full for a moment."""
         connection = self.connection
         connection.pause_writing()
         asyncio.get_running_loop().call_later(0.002, connection.resume_writing)
 
     def chat(self) -> None:
-        """A participant will send something."""
+        """Let bob send a chat in a moment."""
         connection = self.bob.connection
         assert connection is not None
         asyncio.get_running_loop().call_later(
@@ -89,7 +89,7 @@ Recipe = Callable[[Scene], Awaitable[Any]]
 
 
 def sending(speak: Recipe) -> Recipe:
-    """First the socket is full."""
+    """The call, made while the socket is full."""
 
     def full(scene: Scene) -> Awaitable[Any]:
         scene.full()
@@ -99,7 +99,7 @@ def sending(speak: Recipe) -> Recipe:
 
 
 def hearing(listen: Recipe) -> Recipe:
-    """Something is said while we listen."""
+    """The call, with a chat of bob while it waits."""
 
     def heard(scene: Scene) -> Awaitable[Any]:
         scene.chat()
@@ -145,7 +145,7 @@ async def closing_while_away(scene: Scene) -> None:
 
 
 def asked(scene: Scene) -> Awaitable[Any]:
-    """A participant answers, a moment later."""
+    """A request that the gateway answers."""
 
     def answer(envelope: Envelope) -> bool:
         return envelope.kind == "space/invite-ack"
@@ -159,14 +159,14 @@ async def until_gone(scene: Scene) -> None:
     try:
         await connection.wait_closed()
     finally:
-        timer.cancel()  # it has ended for the cancelled task too
+        timer.cancel()  # it also ended for the cancelled task
 
 
 # Participants
 
 
 class Slow:
-    """A server that answers a moment later."""
+    """A server that answers after a moment."""
 
     async def answer(self, method: str, params: Any) -> Any:
         await asyncio.sleep(0.002)
@@ -174,7 +174,7 @@ class Slow:
 
 
 def offered() -> Participant:
-    """A tool that takes a moment, and hooks that do."""
+    """A participant with a tool and hooks that take a moment."""
     participant = Participant()
 
     @participant.tool
@@ -191,7 +191,7 @@ def offered() -> Participant:
 
 
 class Beside:
-    """Something that bob does while alice does what is looked at; it is begun before that and ended after it."""
+    """A call of alice while bob does `work`, which starts before the call and ends after it."""
 
     def __init__(self, work: Callable[[Scene], Coroutine[Any, Any, Any]], recipe: Recipe) -> None:
         self.work = work
@@ -209,7 +209,7 @@ bob_serves = bob_does(lambda scene: offered().run(scene.bob))
 
 
 async def bob_asks(scene: Scene) -> None:
-    """As soon as alice listens, she has something to do, and in the end is shut down."""
+    """When alice listens: call her tool, compact her, and shut her down."""
     await until(lambda: scene.alice._dispatcher._envelopes)
     await scene.bob.call_tool("alice", "slow")
     await scene.bob.compact("alice")
@@ -217,7 +217,7 @@ async def bob_asks(scene: Scene) -> None:
 
 
 async def bob_orders(scene: Scene) -> None:
-    """As soon as alice listens."""
+    """When alice listens: pause her, compact her, and shut her down."""
     await until(lambda: scene.alice._dispatcher._envelopes)
     await scene.bob.pause("alice", seconds=0.002)
     await scene.bob.compact("alice")
@@ -279,11 +279,11 @@ async def voted(proposal: IncomingProposal) -> None:
 
 
 async def nothing(_: Proposal) -> None:
-    """It has been made; that is all."""
+    """Only create the proposal."""
 
 
 async def answer_all(scene: Scene) -> None:
-    """Whatever alice asks for, she gets nothing."""
+    """Answer every request of alice with a result that has none of what she expects."""
     await serve(scene.bob, Slow())
 
 
@@ -405,7 +405,7 @@ RECIPES: Final[dict[str, list[Recipe]]] = {
 
 
 class Interrupted:
-    """Awaits something, and cancels the task it runs in when that waits for the n-th time."""
+    """Awaits `work`, and cancels its own task when `work` waits for the n-th time."""
 
     def __init__(self, work: Awaitable[Any], at: int) -> None:
         self._work = work
@@ -428,13 +428,13 @@ class Interrupted:
             try:
                 yield waited_for
                 error = None
-            except (asyncio.CancelledError, Exception) as raised:  # what waits is to see a refusal, too
+            except (asyncio.CancelledError, Exception) as raised:  # `work` must see the errors of what it awaits
                 error = raised
 
 
 @pytest.fixture(scope="module", autouse=True)
 def only_what_is_new() -> Iterator[None]:
-    """What was there before a test's loop cannot be a future of it: put aside, it is not looked through every time."""
+    """Leave objects from before the module out of every search: none of them is a future of a test's loop."""
     gc.collect()
     gc.freeze()
     yield
@@ -442,19 +442,17 @@ def only_what_is_new() -> Iterator[None]:
 
 
 def pending() -> set[int]:
-    """The futures of this loop that wait for something, tasks included."""
+    """The ids of this loop's pending futures, tasks included."""
     loop = asyncio.get_running_loop()
     gc.collect()
     futures = [
-        found_object
-        for found_object in gc.get_objects()
-        if issubclass(type(found_object), asyncio.Future | asyncio.Task)
+        candidate for candidate in gc.get_objects() if issubclass(type(candidate), asyncio.Future | asyncio.Task)
     ]
     return {id(future) for future in futures if future.get_loop() is loop and not future.done()}
 
 
 async def run(work: Awaitable[Any], at: int) -> bool:
-    """Cancel it at this place; whether it had one."""
+    """Cancel the call at this place; returns whether it waited so often."""
 
     async def whole() -> None:
         await interrupted
@@ -477,7 +475,7 @@ async def opened(scene: Scene) -> None:
     ("name", "recipe"), [(name, recipe) for name, recipes in RECIPES.items() for recipe in recipes]
 )
 @played
-async def test_whoever_is_cancelled_leaves_no_task_and_no_future_behind(
+async def test_a_cancelled_coroutine_leaves_no_task_and_no_future_behind(
     gateway: Running, name: str, recipe: Recipe
 ) -> None:
     for at in range(1, MOST):
@@ -498,10 +496,10 @@ async def test_whoever_is_cancelled_leaves_no_task_and_no_future_behind(
 
 
 async def settled(scene: Scene, before: set[int]) -> None:
-    """What was there before is all there is, but for the connection, where it was lost; and all is well with it."""
+    """Fail unless the only pending futures are those from before and those of a new connection, and alice works."""
     if scene.alice.session.end_reason is None:
         await scene.alice.connected()
-        with suppress(Paused):  # who is paused or shut down is answered, too
+        with suppress(Paused):  # a paused participant gets an answer too
             await scene.alice.chat("still here")
         assert scene.alice._pending._requests == {}
         assert (scene.alice._dispatcher.waiters, scene.alice._dispatcher.view_waiters) == ((), ())
@@ -515,7 +513,7 @@ async def settled(scene: Scene, before: set[int]) -> None:
 
 
 def living(scene: Scene) -> list[Any]:
-    """The future that picows keeps for each connection, of a new connection."""
+    """The future that picows keeps for each connection."""
     connections = [space.connection for space in (scene.alice, scene.bob) if space.connection is not None]
     return [
         future
@@ -529,7 +527,7 @@ def test_every_public_coroutine_is_cancelled() -> None:
     assert public_coroutines() == sorted(RECIPES)
 
 
-def test_the_classes_that_a_program_awaits_are_among_those_looked_at() -> None:
+def test_every_class_with_coroutines_is_searched() -> None:
     looked_at = {name.partition(".")[0] for name in public_coroutines()}
     awaited = (
         ConnectContext,
@@ -546,7 +544,7 @@ def test_the_classes_that_a_program_awaits_are_among_those_looked_at() -> None:
 
 
 @played
-async def test_a_leak_would_be_found() -> None:
+async def test_a_leaked_future_is_detected() -> None:
     before = pending()
     future = asyncio.get_running_loop().create_future()
     assert pending() - before == {id(future)}

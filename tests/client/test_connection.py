@@ -1,4 +1,4 @@
-"""What comes over the wire: whole or in pieces, sensible or not."""
+"""Messages as they arrive: in fragments, malformed, or after a close."""
 
 import asyncio
 import logging
@@ -7,7 +7,7 @@ import pytest
 
 import mew
 from mew.client import ConnectionLost, Gap, JoinRefused, connection
-from tests.client.fake_gateway import CHAT, WELCOME, faking, goodbye, pieces, whole
+from tests.client.fake_gateway import CHAT, WELCOME, await_close, faking, pieces, whole
 from tests.client.harness import played, until
 from tests.gateway.raw import CLOSE, PING
 
@@ -15,12 +15,12 @@ FRAME = b"#stream-1#data"
 
 
 @played
-async def test_a_message_may_come_in_pieces(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_message_can_arrive_in_fragments(caplog: pytest.LogCaptureFixture) -> None:
     async def script(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, _: int) -> None:
         writer.write(pieces(WELCOME, 1, 100, between=whole(b"are you there", PING)))
         await reader.read(10_000)
         writer.write(pieces(FRAME, 5) + pieces(CHAT, 0, 50))
-        await goodbye(reader)
+        await await_close(reader)
 
     async with faking(script) as url, mew.connect(url, token="any") as space:
         chats, frames = space.envelopes("chat"), space.frames("stream-1")
@@ -30,7 +30,7 @@ async def test_a_message_may_come_in_pieces(caplog: pytest.LogCaptureFixture) ->
 
 
 @pytest.mark.parametrize(
-    "nonsense",
+    "malformed",
     [
         whole(b"no json"),
         whole(b"[]"),
@@ -43,15 +43,17 @@ async def test_a_message_may_come_in_pieces(caplog: pytest.LogCaptureFixture) ->
     ],
 )
 @played
-async def test_after_nonsense_the_connection_is_made_anew(nonsense: bytes, caplog: pytest.LogCaptureFixture) -> None:
+async def test_after_a_malformed_message_the_client_reconnects(
+    malformed: bytes, caplog: pytest.LogCaptureFixture
+) -> None:
     caplog.set_level(logging.CRITICAL)
     gaps: list[Gap] = []
 
     async def script(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, number: int) -> None:
         writer.write(whole(WELCOME))
         await reader.read(10_000)
-        writer.write(nonsense if number == 1 else whole(CHAT))
-        await goodbye(reader)
+        writer.write(malformed if number == 1 else whole(CHAT))
+        await await_close(reader)
 
     async with faking(script) as url, mew.connect(url, token="any", on_reconnected=gaps.append) as space:
         chats = space.envelopes("chat")
@@ -60,10 +62,10 @@ async def test_after_nonsense_the_connection_is_made_anew(nonsense: bytes, caplo
 
 
 @played
-async def test_a_welcome_that_makes_no_sense_is_none(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_welcome_that_cannot_be_read_fails_the_connection(caplog: pytest.LogCaptureFixture) -> None:
     async def script(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, _: int) -> None:
         writer.write(whole(WELCOME.replace(b'"position":7', b'"place":7')))
-        await goodbye(reader)
+        await await_close(reader)
 
     async with faking(script) as url:
         with pytest.raises(ConnectionLost, match="could not be handled"):
@@ -73,7 +75,7 @@ async def test_a_welcome_that_makes_no_sense_is_none(caplog: pytest.LogCaptureFi
 
 @pytest.mark.parametrize("code", [4401, 1013])
 @played
-async def test_who_is_turned_away_before_it_has_said_a_word_is_told(code: int) -> None:
+async def test_a_close_before_the_welcome_fails_with_its_reason(code: int) -> None:
     async def script(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter, _: int) -> None:
         writer.write(whole(code.to_bytes(2, "big") + b"go away", CLOSE))
 
@@ -83,19 +85,21 @@ async def test_who_is_turned_away_before_it_has_said_a_word_is_told(code: int) -
 
 
 @played
-async def test_after_a_close_without_a_code_the_connection_is_made_anew() -> None:
+async def test_after_a_close_without_a_code_the_client_reconnects() -> None:
     async def script(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, number: int) -> None:
         writer.write(whole(WELCOME))
         await reader.read(10_000)
         writer.write(whole(b"", CLOSE) if number == 1 else whole(CHAT))
-        await goodbye(reader)
+        await await_close(reader)
 
     async with faking(script) as url, mew.connect(url, token="any") as space:
         assert (await anext(space.envelopes("chat"))).payload["text"] == "hello"
 
 
 @played
-async def test_who_does_not_answer_a_goodbye_is_not_waited_for_much_longer(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_gateway_that_does_not_answer_a_close_is_not_awaited_longer_than_the_time_out(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(connection, "CLOSE_TIMEOUT", 0.2)
 
     async def script(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, _: int) -> None:
@@ -110,7 +114,7 @@ async def test_who_does_not_answer_a_goodbye_is_not_waited_for_much_longer(monke
 
 
 @played
-async def test_who_says_goodbye_and_reads_no_more_is_not_waited_for_much_longer(
+async def test_a_gateway_that_closes_and_stops_reading_is_not_awaited_longer_than_the_time_out(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(connection, "CLOSE_TIMEOUT", 0.2)
@@ -119,7 +123,7 @@ async def test_who_says_goodbye_and_reads_no_more_is_not_waited_for_much_longer(
     async def script(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, _: int) -> None:
         writer.write(whole(WELCOME))
         await closing.wait()
-        writer.write(whole(b"\x03\xe9", CLOSE))  # 1001
+        writer.write(whole(b"\x03\xe9", CLOSE))  # code 1001
         await disconnected.wait()
 
     async with faking(script) as url:
@@ -137,10 +141,10 @@ async def test_who_says_goodbye_and_reads_no_more_is_not_waited_for_much_longer(
 
 
 @played
-async def test_a_ping_tells_how_long_the_way_is_or_that_there_is_none() -> None:
+async def test_a_ping_and_a_pending_write_fail_when_the_connection_breaks() -> None:
     async def script(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, _: int) -> None:
         writer.write(whole(WELCOME))
-        await goodbye(reader)
+        await await_close(reader)
 
     async with faking(script) as url, mew.connect(url, token="any", reconnect=False) as space:
         socket = space.connection

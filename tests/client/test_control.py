@@ -1,4 +1,4 @@
-"""A participant obeys who may tell it to pause, forget or end; and says how it is."""
+"""A participant carries out permitted control requests: pause, forget, shut down; and reports its status."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterator
@@ -18,7 +18,7 @@ from tests.gateway.raw import Running, running
 
 @asynccontextmanager
 async def obeying(gateway: Running, participant: Participant) -> AsyncIterator[tuple[Space, Space, asyncio.Task[None]]]:
-    """Alice, who gives orders; bob, who is a participant; and its run."""
+    """Connect alice, who sends control requests, and bob, who serves the participant; also gives bob's task."""
     async with joining(gateway, "bob") as bob, joining(gateway, "alice") as alice:
         task = await begun(participant.run(bob))
         await alice.wait_until(lambda view: "bob" in view.participants)
@@ -43,7 +43,7 @@ def counter() -> tuple[Participant, list[int]]:
 
 
 @played
-async def test_who_is_paused_begins_no_request_until_it_is_resumed(gateway: Running) -> None:
+async def test_a_paused_participant_starts_no_request_until_it_is_resumed(gateway: Running) -> None:
     participant, counted = counter()
     async with obeying(gateway, participant) as (alice, bob, _):
         requests = bob.envelopes("mcp/request")
@@ -59,7 +59,7 @@ async def test_who_is_paused_begins_no_request_until_it_is_resumed(gateway: Runn
 
 
 @played
-async def test_a_pause_ends_with_its_time(gateway: Running) -> None:
+async def test_a_pause_ends_after_its_time(gateway: Running) -> None:
     participant, _ = counter()
     async with obeying(gateway, participant) as (alice, _, _):
         await alice.pause("bob", seconds=0.05)
@@ -68,7 +68,7 @@ async def test_a_pause_ends_with_its_time(gateway: Running) -> None:
 
 
 @played
-async def test_an_answer_that_is_ready_during_a_pause_comes_after_it(gateway: Running) -> None:
+async def test_an_answer_that_is_ready_during_a_pause_is_sent_after_it(gateway: Running) -> None:
     participant, go = Participant(), asyncio.Event()
 
     @participant.tool
@@ -91,7 +91,7 @@ async def test_an_answer_that_is_ready_during_a_pause_comes_after_it(gateway: Ru
 
 
 @played
-async def test_a_pause_that_began_before_we_came_holds_answers_back(gateway: Running) -> None:
+async def test_a_pause_that_began_before_the_join_delays_answers(gateway: Running) -> None:
     participant, _ = counter()
     async with joining(gateway, "alice") as alice:
         await alice.pause("bob")
@@ -107,7 +107,7 @@ async def test_a_pause_that_began_before_we_came_holds_answers_back(gateway: Run
 
 @pytest.mark.parametrize("resumed", ["while we were away", "after we came back"])
 @played
-async def test_a_pause_from_before_a_break_ends_though_its_end_was_missed(gateway: Running, resumed: str) -> None:
+async def test_a_pause_from_before_a_break_ends_even_if_its_end_was_missed(gateway: Running, resumed: str) -> None:
     participant, _ = counter()
     async with (
         joining(gateway, "alice") as alice,
@@ -134,7 +134,7 @@ async def test_a_pause_from_before_a_break_ends_though_its_end_was_missed(gatewa
 
 
 @played
-async def test_a_pause_after_a_break_is_one(gateway: Running) -> None:
+async def test_a_pause_after_a_reconnect_is_carried_out(gateway: Running) -> None:
     participant, counted = counter()
     async with obeying(gateway, participant) as (alice, bob, _):
         assert bob.connection is not None
@@ -147,7 +147,7 @@ async def test_a_pause_after_a_break_is_one(gateway: Running) -> None:
 
 
 @played
-async def test_nobody_resumes_itself(gateway: Running) -> None:
+async def test_a_participant_cannot_resume_itself(gateway: Running) -> None:
     participant, _ = counter()
     async with obeying(gateway, participant) as (alice, bob, _):
         await alice.pause("bob")
@@ -158,7 +158,7 @@ async def test_nobody_resumes_itself(gateway: Running) -> None:
 
 
 @played
-async def test_orders_to_others_are_not_ours(gateway: Running) -> None:
+async def test_control_requests_to_others_are_ignored(gateway: Running) -> None:
     participant, _ = counter()
     async with obeying(gateway, participant) as (alice, _, task):
         await alice.pause("carol")
@@ -208,7 +208,7 @@ ORDERS: dict[str, tuple[Give, ControlRequest, str]] = {
 @pytest.mark.parametrize("name", ORDERS)
 @pytest.mark.parametrize("how", ["sync", "async", "without an argument", "none"])
 @played
-async def test_an_order_calls_its_hook_and_is_confirmed(gateway: Running, name: str, how: str) -> None:
+async def test_a_control_request_calls_its_hook_and_is_confirmed(gateway: Running, name: str, how: str) -> None:
     participant, arguments = Participant(), []
     give, order, status = ORDERS[name]
 
@@ -234,7 +234,7 @@ async def test_an_order_calls_its_hook_and_is_confirmed(gateway: Running, name: 
 
 
 @played
-async def test_compacting_is_waited_for(gateway: Running) -> None:
+async def test_a_caller_of_compact_gets_its_result(gateway: Running) -> None:
     participant = Participant()
     async with obeying(gateway, participant) as (alice, _, _):
         assert await alice.compact("bob") == {"status": "skipped", "skipped": True}
@@ -243,7 +243,7 @@ async def test_compacting_is_waited_for(gateway: Running) -> None:
 
 
 @played
-async def test_a_status_tells_what_the_hook_says_and_only_what_was_asked_for(gateway: Running) -> None:
+async def test_a_status_has_the_fields_of_the_hook_that_were_requested(gateway: Running) -> None:
     participant = Participant()
     participant.on_status(lambda: {"tokens": 7, "messages_in_context": 3})
     async with obeying(gateway, participant) as (alice, _, _):
@@ -252,7 +252,7 @@ async def test_a_status_tells_what_the_hook_says_and_only_what_was_asked_for(gat
 
 
 @played
-async def test_a_hook_that_fails_says_so_and_the_next_order_is_obeyed(gateway: Running) -> None:
+async def test_a_failed_hook_is_reported_and_the_next_request_is_carried_out(gateway: Running) -> None:
     participant = Participant()
 
     @participant.on_clear
@@ -267,7 +267,7 @@ async def test_a_hook_that_fails_says_so_and_the_next_order_is_obeyed(gateway: R
 
 
 @played
-async def test_a_hook_that_takes_its_time_does_not_keep_others_waiting(gateway: Running) -> None:
+async def test_a_slow_hook_does_not_delay_other_requests(gateway: Running) -> None:
     participant = Participant()
 
     @participant.on_compact
@@ -286,13 +286,13 @@ async def test_a_hook_that_takes_its_time_does_not_keep_others_waiting(gateway: 
 
 
 @played
-async def test_a_shutdown_ends_the_run_and_what_it_was_doing(gateway: Running) -> None:
+async def test_a_shutdown_ends_the_run_and_the_calls_in_progress(gateway: Running) -> None:
     participant, ended_well = Participant(), []
-    begun_one = asyncio.Event()
+    started = asyncio.Event()
 
     @participant.tool
     async def hang() -> None:
-        begun_one.set()
+        started.set()
         try:
             await asyncio.Event().wait()
         finally:
@@ -301,14 +301,14 @@ async def test_a_shutdown_ends_the_run_and_what_it_was_doing(gateway: Running) -
     participant.on_shutdown(lambda order: ended_well.append(order.reason))
     async with obeying(gateway, participant) as (alice, _, task):
         await alice.send("mcp/request", {"method": "tools/call", "params": {"name": "hang"}}, to="bob")
-        await begun_one.wait()
+        await started.wait()
         await alice.shutdown("bob", reason="night")
         await task
         assert ended_well == ["night", True]
 
 
 @played
-async def test_a_shutdown_waits_for_its_hook_but_not_for_ever(
+async def test_a_shutdown_waits_for_its_hook_only_until_the_time_out(
     gateway: Running, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("mew.client.control.SHUTDOWN_HOOK_SECONDS", 0.05)
@@ -323,18 +323,18 @@ async def test_a_shutdown_waits_for_its_hook_but_not_for_ever(
         await task
 
 
-# Who may, and who is there
+# Permission and presence
 
 
 @pytest.fixture
 def mute(tmp_path: Path) -> Iterator[Running]:
-    """A gateway where bob may not say how it is."""
+    """A gateway where bob has no permission to send his status."""
     with running(tmp_path, {"participants": {"alice": [{"kind": "*"}], "bob": [{"kind": "chat"}]}}) as gateway:
         yield gateway
 
 
 @played
-async def test_who_may_not_say_how_it_is_obeys_in_silence(mute: Running) -> None:
+async def test_a_participant_without_permission_for_status_obeys_without_an_answer(mute: Running) -> None:
     participant, _ = counter()
     async with obeying(mute, participant) as (alice, bob, task):
         refusals = bob.envelopes("system/error")
@@ -351,7 +351,7 @@ async def test_who_may_not_say_how_it_is_obeys_in_silence(mute: Running) -> None
 
 
 @played
-async def test_who_is_not_there_is_not_asked_how_it_is(gateway: Running) -> None:
+async def test_a_request_to_an_absent_participant_fails(gateway: Running) -> None:
     async with joining(gateway, "alice") as alice:
         with pytest.raises(ParticipantNotFound, match="'bob' is not present"):
             await alice.status("bob")

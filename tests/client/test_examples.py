@@ -1,4 +1,4 @@
-"""The examples are played as a user plays them: a process for each role, in the space of examples/space.yaml."""
+"""The examples run as a user runs them: one process for each role, in the space of examples/space.yaml."""
 
 import asyncio
 import contextlib
@@ -36,10 +36,10 @@ STORIES: Final = (
     "workers",
 )
 ALONE: Final = {"echo": "agent.py", "calculator": "tool_server.py"}
-"""Programs without roles, by whom they are."""
+"""Programs without roles, by their participant."""
 LINES: Final = {"agent": 16, "tool_server": 15, "movement": 200}
 SHORT: Final = 110
-"""How long the others may be."""
+"""The limit of lines for the others."""
 README: Final = (EXAMPLES / "README.md").read_text(encoding="utf-8")
 ERRORS: Final = {
     "movement.py": "the following arguments are required: role",
@@ -48,11 +48,11 @@ ERRORS: Final = {
     "file_transfer.py sender": "the following arguments are required: path",
     "approval.py human": "the human cannot answer without a terminal: give --yes or --no",
 }
-"""What is typed wrong, and what is said to it."""
+"""Wrong command lines, and the error of each."""
 
 
 class Ended(NamedTuple):
-    """What a role said, and how it ended."""
+    """The output of a role, and how it ended."""
 
     lines: list[str]
     errors: str = ""
@@ -60,23 +60,23 @@ class Ended(NamedTuple):
 
 
 class Actor:
-    """A process that plays a role, with the token that the gateway left in its folder."""
+    """A process that plays a role, with the token that the gateway wrote to its folder."""
 
     def __init__(self, process: asyncio.subprocess.Process) -> None:
         self.process = process
-        self._said: list[str] = []
+        self._lines: list[str] = []
 
     async def says(self) -> str:
-        """Its next line."""
+        """The next line that the process prints."""
         assert self.process.stdout is not None
         line = (await self.process.stdout.readline()).decode().removesuffix("\n")
-        self._said.append(line)
+        self._lines.append(line)
         return line
 
     async def end(self) -> Ended:
-        """Everything that it said, once it is over."""
+        """Wait for the end of the process; returns its whole output."""
         output, errors = await self.process.communicate()
-        return Ended([*self._said, *output.decode().splitlines()], errors.decode(), self.process.returncode)
+        return Ended([*self._lines, *output.decode().splitlines()], errors.decode(), self.process.returncode)
 
 
 class Stage:
@@ -87,7 +87,7 @@ class Stage:
         self._actors: list[Actor] = []
 
     async def start(self, command: str, stdin: int = asyncio.subprocess.DEVNULL, **environment: str) -> Actor:
-        """`movement.py player1 --seconds 1`, as a user would type it in that folder."""
+        """Start `movement.py player1 --seconds 1` as a user types it in that folder."""
         name, *arguments = command.split()
         process = await asyncio.create_subprocess_exec(
             sys.executable,
@@ -103,33 +103,33 @@ class Stage:
         return self._actors[-1]
 
     async def play(self, *commands: str) -> list[Ended]:
-        """All of these concurrently."""
+        """Run these commands concurrently, to their ends."""
         actors = [await self.start(command) for command in commands]
         return await asyncio.gather(*(actor.end() for actor in actors))
 
     async def clear(self) -> None:
-        """No process outlives the test."""
+        """Kill the processes that still run."""
         for actor in self._actors:
             if actor.process.returncode is None:
                 actor.process.kill()
                 await actor.process.communicate()
 
     def join(self, participant: str) -> ConnectContext:
-        """Joined, as a participant of the space."""
+        """Join the space as one of its participants."""
         return mew.connect(url_of(self.gateway), space="seacat", token=self.gateway.token(participant))
 
 
 @pytest.fixture
 def seacat(tmp_path: Path) -> Iterator[Stage]:
-    """What `cd examples && mew gateway start` starts, in a folder of its own."""
+    """What `cd examples && mew gateway start` starts, in a temporary folder."""
     shutil.copy(EXAMPLES / "space.yaml", tmp_path)
     with running_from(tmp_path / "space.yaml") as gateway:
         yield Stage(tmp_path, gateway)
 
 
 @contextlib.asynccontextmanager
-async def curtain(stage: Stage) -> AsyncIterator[None]:
-    """Whatever happens in the examples, no process stays behind."""
+async def no_process_left(stage: Stage) -> AsyncIterator[None]:
+    """Kill the examples' processes at the end, whatever happens."""
     try:
         yield
     finally:
@@ -140,8 +140,8 @@ async def curtain(stage: Stage) -> AsyncIterator[None]:
 
 
 @played
-async def test_the_cat_is_lent_dropped_and_handed_over_and_a_late_spectator_counts_it(seacat: Stage) -> None:
-    async with curtain(seacat):
+async def test_the_cat_is_lent_dropped_and_transferred_and_a_late_spectator_counts_its_frames(seacat: Stage) -> None:
+    async with no_process_left(seacat):
         server = await seacat.start("movement.py server")
         await server.says()
         spectator = await seacat.start("movement.py spectator --frames 100000")
@@ -168,7 +168,7 @@ async def test_the_cat_is_lent_dropped_and_handed_over_and_a_late_spectator_coun
 
 @played
 async def test_a_player_without_a_grant_is_refused_whatever_it_tries(seacat: Stage) -> None:
-    async with curtain(seacat):
+    async with no_process_left(seacat):
         server = await seacat.start("movement.py server")
         await server.says()
         (player,) = await seacat.play("movement.py player2")
@@ -184,7 +184,7 @@ async def test_a_player_without_a_grant_is_refused_whatever_it_tries(seacat: Sta
 
 @played
 async def test_a_spectator_leaves_when_it_has_seen_enough(seacat: Stage) -> None:
-    async with curtain(seacat):
+    async with no_process_left(seacat):
         await seacat.start("movement.py server")
         for _ in range(2):
             (spectator,) = await seacat.play("movement.py spectator --frames 5")
@@ -193,8 +193,8 @@ async def test_a_spectator_leaves_when_it_has_seen_enough(seacat: Stage) -> None
 
 
 @played
-async def test_a_reader_that_does_not_read_is_told_how_many_pictures_it_missed(seacat: Stage) -> None:
-    async with curtain(seacat):
+async def test_a_slow_reader_gets_the_number_of_pictures_that_it_missed(seacat: Stage) -> None:
+    async with no_process_left(seacat):
         camera, reader = await seacat.play("slow_reader.py camera", "slow_reader.py reader --seconds 3")
         wrote = ["camera writes 64 pictures of 64 KiB", "camera is done: the slow reader did not delay it"]
         assert camera == Ended(wrote)
@@ -207,8 +207,8 @@ async def test_a_reader_that_does_not_read_is_told_how_many_pictures_it_missed(s
 
 
 @played
-async def test_the_tokens_of_an_answer_become_one_message_that_says_the_same(seacat: Stage) -> None:
-    async with curtain(seacat), seacat.join("human") as human:
+async def test_the_tokens_of_an_answer_become_one_message_with_the_same_text(seacat: Stage) -> None:
+    async with no_process_left(seacat), seacat.join("human") as human:
         chats = human.envelopes("chat", sender="assistant")
         assistant, reader = await seacat.play("tokens.py assistant --rate 500", "tokens.py reader")
         answer = (await anext(chats)).payload
@@ -221,8 +221,8 @@ async def test_the_tokens_of_an_answer_become_one_message_that_says_the_same(sea
 
 
 @played
-async def test_a_message_that_is_not_what_the_tokens_said_is_noticed(seacat: Stage) -> None:
-    async with curtain(seacat), seacat.join("assistant") as liar:
+async def test_a_message_that_differs_from_its_tokens_is_detected(seacat: Stage) -> None:
+    async with no_process_left(seacat), seacat.join("assistant") as liar:
         questions = liar.envelopes("chat", to="assistant")
         reader = await seacat.start("tokens.py reader")
         question = await anext(questions)
@@ -233,8 +233,8 @@ async def test_a_message_that_is_not_what_the_tokens_said_is_noticed(seacat: Sta
 
 
 @played
-async def test_a_call_is_written_down_line_by_line(seacat: Stage) -> None:
-    async with curtain(seacat):
+async def test_a_transcript_is_read_line_by_line(seacat: Stage) -> None:
+    async with no_process_left(seacat):
         speaker, reader = await seacat.play("transcript.py speaker --rate 500", "transcript.py reader")
         announced = "call is announced; waiting for a reader"
         assert speaker == Ended([announced, "listener is ready", "27 words spoken"])
@@ -250,8 +250,8 @@ async def test_a_call_is_written_down_line_by_line(seacat: Stage) -> None:
 
 
 @played
-async def test_a_chain_of_thought_is_followed_to_its_conclusion(seacat: Stage) -> None:
-    async with curtain(seacat):
+async def test_a_chain_of_thought_is_read_up_to_its_conclusion(seacat: Stage) -> None:
+    async with no_process_left(seacat):
         agent, reader = await seacat.play("reasoning.py agent --rate 500", "reasoning.py reader")
         thoughts = ["12 × 10 is 120", "12 × 2 is 24", "120 + 24 is 144"]
         aloud = [f"thinking: {thought}" for thought in thoughts]
@@ -263,10 +263,10 @@ async def test_a_chain_of_thought_is_followed_to_its_conclusion(seacat: Stage) -
 
 
 @played
-async def test_a_file_comes_whole_to_the_one_it_is_for_and_to_nobody_else(seacat: Stage) -> None:
+async def test_a_file_arrives_complete_and_only_at_its_receiver(seacat: Stage) -> None:
     picture = Random(1).randbytes(3_000_001)
     (seacat.folder / "screen.png").write_bytes(picture)
-    async with curtain(seacat), seacat.join("human") as human:
+    async with no_process_left(seacat), seacat.join("human") as human:
         overheard = human.frames()
         roles = ("file_transfer.py sender screen.png", "file_transfer.py receiver received")
         sender, receiver = await seacat.play(*roles)
@@ -281,12 +281,12 @@ async def test_a_file_comes_whole_to_the_one_it_is_for_and_to_nobody_else(seacat
 
 
 @pytest.mark.parametrize("size", [0, 70_000])
-def test_a_file_of_any_size_is_kept(seacat: Stage, size: int) -> None:
+def test_a_file_of_any_size_is_stored(seacat: Stage, size: int) -> None:
     (seacat.folder / "some.bin").write_bytes(bytes(size))
 
     @played
     async def story() -> None:
-        async with curtain(seacat):
+        async with no_process_left(seacat):
             roles = ("file_transfer.py sender some.bin", "file_transfer.py receiver received")
             assert [ended.code for ended in await seacat.play(*roles)] == [0, 0]
             assert (seacat.folder / "received" / "some.bin").read_bytes() == bytes(size)
@@ -295,9 +295,9 @@ def test_a_file_of_any_size_is_kept(seacat: Stage, size: int) -> None:
 
 
 @played
-async def test_a_file_that_is_not_what_was_promised_is_not_kept(seacat: Stage) -> None:
+async def test_a_file_with_another_checksum_than_announced_is_not_stored(seacat: Stage) -> None:
     (seacat.folder / "screen.png").write_bytes(b"a picture")
-    async with curtain(seacat):
+    async with no_process_left(seacat):
         roles = ("file_transfer.py sender screen.png --corrupt", "file_transfer.py receiver received")
         sender, receiver = await seacat.play(*roles)
         assert sender[1:] == ("the receiver rejected the file: its size or checksum is wrong\n", 1)
@@ -306,8 +306,8 @@ async def test_a_file_that_is_not_what_was_promised_is_not_kept(seacat: Stage) -
 
 
 @played
-async def test_a_file_cannot_be_written_outside_the_receivers_folder(seacat: Stage) -> None:
-    async with curtain(seacat), seacat.join("sender") as sender:
+async def test_a_file_cannot_be_written_outside_the_folder_of_the_receiver(seacat: Stage) -> None:
+    async with no_process_left(seacat), seacat.join("sender") as sender:
         read = sender.envelopes("chat/acknowledge", sender="receiver")
         receiver = await seacat.start("file_transfer.py receiver received")
         await sender.wait_until(lambda view: "receiver" in view.participants)
@@ -321,19 +321,24 @@ async def test_a_file_cannot_be_written_outside_the_receivers_folder(seacat: Sta
 
 
 @played
-async def test_three_workers_write_one_stream_and_the_boss_adds_up(seacat: Stage) -> None:
-    async with curtain(seacat):
+async def test_three_workers_write_one_stream_and_the_boss_adds_up_the_results(seacat: Stage) -> None:
+    async with no_process_left(seacat):
         workers = [f"workers.py worker-{number}" for number in (1, 2, 3)]
-        boss, *crew = await seacat.play("workers.py boss", *workers)
+        boss, *worker_outputs = await seacat.play("workers.py boss", *workers)
         opened, shares, total = boss.lines
         assert (boss.errors, boss.code, opened) == ("", 0, "results is open; waiting for 3 workers")
         assert total == "there are 1438 primes below 12000"
-        done = [len(ended.lines) - 1 for ended in crew]
-        assert [ended[1:] for ended in crew] == [("", 0)] * 3
-        assert [ended.lines[-1] for ended in crew] == [f"worker-{n} did {done[n - 1]} jobs" for n in (1, 2, 3)]
-        assert shares == f"12 results, {done[0]} by worker-1, {done[1]} by worker-2, {done[2]} by worker-3"
-        assert sum(done) == 12
-        assert min(done) > 0
+        job_counts = [len(ended.lines) - 1 for ended in worker_outputs]
+        assert [ended[1:] for ended in worker_outputs] == [("", 0)] * 3
+        assert [ended.lines[-1] for ended in worker_outputs] == [
+            f"worker-{n} did {job_counts[n - 1]} jobs" for n in (1, 2, 3)
+        ]
+        assert (
+            shares
+            == f"12 results, {job_counts[0]} by worker-1, {job_counts[1]} by worker-2, {job_counts[2]} by worker-3"
+        )
+        assert sum(job_counts) == 12
+        assert min(job_counts) > 0
 
 
 @pytest.mark.parametrize(
@@ -343,12 +348,12 @@ async def test_three_workers_write_one_stream_and_the_boss_adds_up(seacat: Stage
         ("no", "human rejected it: the file may still be needed", "rejected", 3),
     ],
 )
-def test_what_an_agent_proposes_is_done_only_if_a_human_says_so(
+def test_a_proposal_of_an_agent_is_carried_out_only_if_a_human_approves_it(
     seacat: Stage, answer: str, agent: str, human: str, left: int
 ) -> None:
     @played
     async def story() -> None:
-        async with curtain(seacat):
+        async with no_process_left(seacat):
             roles = ("approval.py tools", "approval.py agent", f"approval.py human --{answer}")
             tools, proposer, decider = await seacat.play(*roles)
             proposes = "the largest of 3 files is old.log: the agent proposes to delete it"
@@ -362,8 +367,8 @@ def test_what_an_agent_proposes_is_done_only_if_a_human_says_so(
 
 
 @played
-async def test_what_was_allowed_and_fails_is_not_called_done(seacat: Stage) -> None:
-    async with curtain(seacat):
+async def test_an_approved_call_that_fails_is_reported_as_failed(seacat: Stage) -> None:
+    async with no_process_left(seacat):
         tools, human = [await seacat.start(f"approval.py {role}") for role in ("tools", "human --yes")]
         assert await human.says() == "waiting for a proposal"
         assert await tools.says() == "3 files exist"
@@ -376,9 +381,9 @@ async def test_what_was_allowed_and_fails_is_not_called_done(seacat: Stage) -> N
 
 
 @played
-async def test_a_human_is_asked_on_the_terminal(seacat: Stage) -> None:
+async def test_the_human_decides_on_the_terminal(seacat: Stage) -> None:
     keyboard, terminal = os.openpty()
-    async with curtain(seacat):
+    async with no_process_left(seacat):
         human = await seacat.start("approval.py human", stdin=terminal)
         os.close(terminal)
         others = [await seacat.start(f"approval.py {role}") for role in ("tools", "agent")]
@@ -391,12 +396,12 @@ async def test_a_human_is_asked_on_the_terminal(seacat: Stage) -> None:
     os.close(keyboard)
 
 
-# The small ones
+# The programs without roles
 
 
 @played
-async def test_the_agent_answers_whoever_speaks_to_it_until_it_is_interrupted(seacat: Stage) -> None:
-    async with curtain(seacat), seacat.join("human") as human:
+async def test_the_agent_answers_chats_to_it_until_it_is_interrupted(seacat: Stage) -> None:
+    async with no_process_left(seacat), seacat.join("human") as human:
         agent = await seacat.start("agent.py", MEW_TOKEN=seacat.gateway.token("echo"))
         await human.wait_until(lambda view: "echo" in view.participants)
         chats = human.envelopes("chat", sender="echo", to="human")
@@ -409,8 +414,8 @@ async def test_the_agent_answers_whoever_speaks_to_it_until_it_is_interrupted(se
 
 
 @played
-async def test_the_tool_server_adds_and_ends_when_it_is_told_to(seacat: Stage) -> None:
-    async with curtain(seacat), seacat.join("human") as human:
+async def test_the_tool_server_adds_and_ends_on_sigterm(seacat: Stage) -> None:
+    async with no_process_left(seacat), seacat.join("human") as human:
         server = await seacat.start("tool_server.py", MEW_TOKEN=seacat.gateway.token("calculator"))
         await human.wait_until(lambda view: "calculator" in view.participants)
         (tool,) = await human.list_tools("calculator")
@@ -421,11 +426,11 @@ async def test_the_tool_server_adds_and_ends_when_it_is_told_to(seacat: Stage) -
         await human.wait_until(lambda view: "calculator" not in view.participants)
 
 
-# How a role begins and ends
+# Start and end of a role
 
 
 @pytest.mark.parametrize("command", ERRORS)
-def test_what_is_typed_wrong_is_said_in_one_line_with_the_roles_that_there_are(command: str) -> None:
+def test_a_usage_error_is_one_line_with_the_names_of_the_roles(command: str) -> None:
     name, *arguments = command.split()
     typed = [sys.executable, str(EXAMPLES / name), *arguments]
     ran = subprocess.run(typed, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False, timeout=30)
@@ -436,7 +441,7 @@ def test_what_is_typed_wrong_is_said_in_one_line_with_the_roles_that_there_are(c
 
 @played
 async def test_an_interrupted_role_ends_quietly_with_130(seacat: Stage) -> None:
-    async with curtain(seacat):
+    async with no_process_left(seacat):
         server = await seacat.start("movement.py server")
         await server.says()
         server.process.send_signal(signal.SIGINT)
@@ -445,10 +450,10 @@ async def test_an_interrupted_role_ends_quietly_with_130(seacat: Stage) -> None:
 
 
 @played
-async def test_a_role_that_cannot_go_on_says_why(seacat: Stage) -> None:
-    async with curtain(seacat):
+async def test_a_role_that_cannot_continue_prints_the_reason(seacat: Stage) -> None:
+    async with no_process_left(seacat):
         alone = await seacat.start("tokens.py reader --patience 0.5")
-        stranger = await seacat.start("tokens.py reader", MEW_TOKEN="nobody's")
+        stranger = await seacat.start("tokens.py reader", MEW_TOKEN="unknown")
         nowhere = await seacat.start("tokens.py reader", MEW_GATEWAY="ws://127.0.0.1:1")
         (nothing,) = await seacat.play("file_transfer.py sender nothing.png")
         assert await alone.end() == Ended([], "reader did not end within 0.5 s: do the other roles run?\n", 1)
@@ -462,8 +467,8 @@ async def test_a_role_that_cannot_go_on_says_why(seacat: Stage) -> None:
 
 
 @played
-async def test_a_token_of_the_environment_counts_before_one_of_the_folder(seacat: Stage) -> None:
-    async with curtain(seacat):
+async def test_a_token_of_the_environment_has_precedence_over_one_of_the_folder(seacat: Stage) -> None:
+    async with no_process_left(seacat):
         (seacat.folder / ".mew" / "tokens" / "spectator.token").write_text("an old one")
         await seacat.start("movement.py server")
         token = seacat.gateway.token("player2")
@@ -471,12 +476,12 @@ async def test_a_token_of_the_environment_counts_before_one_of_the_folder(seacat
         assert (await spectator.end()).code == 0
 
 
-# What belongs together
+# Programs, space and README
 
 
 @functools.cache
 def roles() -> dict[str, dict[str, str]]:
-    """Of each program, its roles and whom each is."""
+    """The roles of each program, and the participant of each role."""
     sys.path.insert(0, str(EXAMPLES))
     try:
         roles_of_program = {name: runpy.run_path(str(EXAMPLES / f"{name}.py"))["ROLES"] for name in STORIES}
@@ -485,7 +490,7 @@ def roles() -> dict[str, dict[str, str]]:
     return {name: {role: participant for role, (participant, _) in roles_of_program[name].items()} for name in STORIES}
 
 
-def test_everybody_of_the_space_has_a_part_and_every_part_somebody() -> None:
+def test_every_participant_of_the_space_has_a_role_and_the_reverse() -> None:
     (space,) = load_config([EXAMPLES / "space.yaml"], environ={}).spaces
     parts = [participant for played_by in roles().values() for participant in played_by.values()]
     assert sorted([*parts, *ALONE]) == sorted(space.participants)
@@ -500,7 +505,7 @@ def test_the_readme_has_every_program_with_its_roles_and_a_command_for_each() ->
     assert sorted(typed) == sorted((name, role) for name, played_by in roles().items() for role in played_by)
 
 
-def test_an_option_of_the_readme_is_one_of_its_program() -> None:
+def test_every_option_in_the_readme_exists_in_its_program() -> None:
     for name, typed in re.findall(r"^python (\w+)\.py \S+(.*)$", README, re.MULTILINE):
         source = (EXAMPLES / f"{name}.py").read_text(encoding="utf-8")
         assert [option for option in re.findall(r"--\w+", typed) if f'"{option}"' not in source] == []
@@ -512,6 +517,6 @@ def test_an_example_is_short(name: str) -> None:
     assert len(lines) <= LINES.get(name, SHORT)
 
 
-def test_no_example_that_needs_a_gateway_is_forgotten() -> None:
+def test_every_example_that_needs_a_gateway_is_tested() -> None:
     connected = {path.stem for path in EXAMPLES.glob("*.py") if "import mew\n" in path.read_text(encoding="utf-8")}
     assert connected == {*STORIES, "agent", "tool_server"}

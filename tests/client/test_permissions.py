@@ -1,4 +1,4 @@
-"""`Space.can` says what the gateway would: in histories by chance, about envelopes of every kind."""
+"""`Space.can` decides as the gateway does: in random histories, for envelopes of every kind."""
 
 from typing import Any, Final
 
@@ -28,7 +28,7 @@ OTHERS: Final = frozenset(
         "invalid_operation",
     }
 )
-"""What a kind's own checks say, which are not about who may."""
+"""Codes of a kind's own checks, which are not about permission."""
 PAYLOADS: Final[dict[str, dict[str, Any]]] = {
     "chat": {"text": "hello"},
     "mcp/request": {"method": "tools/list"},
@@ -46,7 +46,7 @@ PAYLOADS: Final[dict[str, dict[str, Any]]] = {
 
 
 def envelopes() -> list[dict[str, Any]]:
-    """Of every kind, and some that nobody knows; about a stream or not."""
+    """Envelopes of every kind, and of some unknown kinds; with a stream and without."""
     kinds = [*sorted(KINDS - {"system/join"}), "game/move", "stream/unheard-of", "stream/write:stream-1"]
     about: list[dict[str, Any]] = [{}, *({"stream_id": f"stream-{number}"} for number in (1, 2, 9))]
     about.append({"stream": {"stream_id": "moves"}})
@@ -58,7 +58,7 @@ ENVELOPES: Final = envelopes()
 
 @given(histories())
 @examples(40)
-def test_what_can_be_sent_is_what_the_gateway_would_take(steps: list[Step]) -> None:
+def test_permission_is_what_the_gateway_decides(steps: list[Step]) -> None:
     lab = MemorySpace(**CONFIGURATION)
     history = History(lab)
     history.play_all(steps)
@@ -84,7 +84,7 @@ def test_what_can_be_sent_is_what_the_gateway_would_take(steps: list[Step]) -> N
         {"kind": "stream/close", "payload": {"stream_id": "a", "stream": {"stream_id": "b"}}},
     ],
 )
-def test_what_is_no_envelope_cannot_be_sent(envelope: dict[str, Any]) -> None:
+def test_an_invalid_envelope_is_not_permitted(envelope: dict[str, Any]) -> None:
     lab = MemorySpace(participants={"alice": [{"kind": "*"}]})
     view = lab.join("alice").view
     assert view is not None
@@ -92,12 +92,12 @@ def test_what_is_no_envelope_cannot_be_sent(envelope: dict[str, Any]) -> None:
 
 
 def about(kind: str, *proposal_ids: str, stamp: dict[str, Any] | None = None) -> dict[str, Any]:
-    """An envelope about these proposals; with a stamp, that is what its sender has seen."""
+    """An envelope about these proposals; `stamp` is the state of the proposal that its sender has seen."""
     stamped = {} if stamp is None else {"proposal": {name: stamp[name] for name in ("position", "digest")}}
     return {"kind": kind, "payload": {}, "correlation_id": list(proposal_ids), **stamped}
 
 
-def test_of_proposals_what_can_be_sent_is_what_the_gateway_would_take() -> None:
+def test_permission_for_proposals_is_what_the_gateway_decides() -> None:
     capabilities = {"alice": [{"kind": "*"}], "bob": [{"kind": "mcp/request"}, {"kind": "mcp/proposal"}], "carol": None}
     match = read_capability({"kind": "mcp/request"}, "match")
     lab = MemorySpace(
@@ -137,7 +137,7 @@ def test_of_proposals_what_can_be_sent_is_what_the_gateway_would_take() -> None:
             )
 
 
-def test_an_observer_can_send_nothing_whatever_it_is_called() -> None:
+def test_an_observer_may_send_nothing_whatever_its_name() -> None:
     lab = MemorySpace(participants={"alice": [{"kind": "*"}]})
     lab.join("alice").send(kind="stream/request")
     view = lab.observe("alice").view
@@ -148,7 +148,7 @@ def test_an_observer_can_send_nothing_whatever_it_is_called() -> None:
 
 
 @played
-async def test_a_space_knows_what_it_can(gateway: Running) -> None:
+async def test_a_space_answers_what_it_can_send(gateway: Running) -> None:
     async with joining(gateway, "alice") as alice, joining(gateway, "bob") as bob:
         stream = await alice.open_stream()
         data = {"kind": "stream/data", "payload": {"stream_id": stream.stream_id, "sequence": 0, "content": 1}}

@@ -1,4 +1,4 @@
-"""Who thinks aloud begins, says thoughts and ends, all in one context, however it ends."""
+"""A reasoning is a start, thoughts and an end in one context, however it ends."""
 
 import asyncio
 import json
@@ -12,14 +12,14 @@ from tests.client.harness import joining, played
 from tests.gateway.raw import Running
 
 
-def told(envelope: Envelope) -> tuple[str, Any, Any]:
-    """Its kind, its payload and its context."""
+def summary(envelope: Envelope) -> tuple[str, Any, Any]:
+    """Kind, payload and context of an envelope."""
     context = envelope.fields.get("context")
     return envelope.kind, envelope.payload, None if context is None else json.loads(context)
 
 
-async def heard(envelopes: Subscription[Envelope], count: int) -> list[tuple[str, Any, Any]]:
-    return [told(await anext(envelopes)) for _ in range(count)]
+async def summaries(envelopes: Subscription[Envelope], count: int) -> list[tuple[str, Any, Any]]:
+    return [summary(await anext(envelopes)) for _ in range(count)]
 
 
 @played
@@ -29,7 +29,7 @@ async def test_thoughts_and_conclusion_are_in_the_context_of_the_start(gateway: 
         async with bob.reasoning("why is it red?") as thought:
             await thought.say("a test fails", confidence=0.5)
             await thought.conclude("the test is right")
-        assert await heard(envelopes, 3) == [
+        assert await summaries(envelopes, 3) == [
             ("reasoning/start", {"message": "why is it red?"}, None),
             ("reasoning/thought", {"message": "a test fails", "confidence": 0.5}, thought.id),
             ("reasoning/conclusion", {"message": "the test is right"}, thought.id),
@@ -46,13 +46,13 @@ async def test_the_context_is_the_id_of_the_start(gateway: Running) -> None:
 
 
 @played
-async def test_who_just_leaves_concludes(gateway: Running) -> None:
+async def test_leaving_the_block_concludes(gateway: Running) -> None:
     async with joining(gateway, "alice") as alice, joining(gateway, "bob") as bob:
         envelopes = alice.envelopes(sender="bob")
         async with bob.reasoning("hm") as thought:
             pass
         await bob.chat("after it")
-        assert await heard(envelopes, 3) == [
+        assert await summaries(envelopes, 3) == [
             ("reasoning/start", {"message": "hm"}, None),
             ("reasoning/conclusion", {}, thought.id),
             ("chat", {"text": "after it"}, None),
@@ -60,7 +60,7 @@ async def test_who_just_leaves_concludes(gateway: Running) -> None:
 
 
 @played
-async def test_what_is_sent_within_carries_the_context(gateway: Running) -> None:
+async def test_envelopes_sent_within_have_the_context(gateway: Running) -> None:
     async with joining(gateway, "alice") as alice, joining(gateway, "bob") as bob:
         stream = await bob.open_stream()
         await alice.wait_until(lambda view: stream.stream_id in view.streams)
@@ -73,7 +73,7 @@ async def test_what_is_sent_within_carries_the_context(gateway: Running) -> None
             await alice.chat("not bob's")
             await thought.cancel("enough")
             await bob.chat("after it")
-        kinds = [(kind, context) for kind, _, context in await heard(envelopes, 7)]
+        kinds = [(kind, context) for kind, _, context in await summaries(envelopes, 7)]
         assert kinds == [
             ("reasoning/start", None),
             ("chat", thought.id),
@@ -86,32 +86,32 @@ async def test_what_is_sent_within_carries_the_context(gateway: Running) -> None
 
 
 @played
-async def test_calls_within_carry_the_context_and_so_do_their_answers(gateway: Running) -> None:
+async def test_requests_within_have_the_context(gateway: Running) -> None:
     async with joining(gateway, "alice") as alice, joining(gateway, "bob") as bob:
         requests = alice.envelopes("mcp/request")
         async with bob.reasoning() as thought:
             calling = asyncio.create_task(bob.call("alice", "m"))
             request = await anext(requests)
-            assert told(request)[2] == thought.id
+            assert summary(request)[2] == thought.id
             await alice.send("mcp/response", {"result": {}}, to="bob", correlation_id=request.id)
             await calling
 
 
 @played
-async def test_another_spaces_envelopes_are_not_in_the_context(gateway: Running) -> None:
+async def test_envelopes_of_another_participant_are_not_in_the_context(gateway: Running) -> None:
     async with joining(gateway, "alice") as alice, joining(gateway, "bob") as bob, bob.reasoning():
-        assert told(await alice.chat("of alice"))[2] is None
+        assert summary(await alice.chat("of alice"))[2] is None
 
 
 @played
-async def test_a_thought_within_a_thought_is_in_its_context(gateway: Running) -> None:
+async def test_an_inner_reasoning_is_in_the_context_of_the_outer(gateway: Running) -> None:
     async with joining(gateway, "alice") as alice, joining(gateway, "bob") as bob:
         envelopes = alice.envelopes(sender="bob")
         async with bob.reasoning("outer") as outer:
             async with bob.reasoning("inner") as inner:
                 await inner.say("deep")
             await bob.chat("shallow")
-        assert [(kind, context) for kind, _, context in await heard(envelopes, 6)] == [
+        assert [(kind, context) for kind, _, context in await summaries(envelopes, 6)] == [
             ("reasoning/start", None),
             ("reasoning/start", outer.id),
             ("reasoning/thought", inner.id),
@@ -132,7 +132,7 @@ async def test_an_exception_cancels_it_with_the_reason(gateway: Running, error: 
         with pytest.raises(type(error)):
             async with bob.reasoning() as thought:
                 raise error
-        assert (await heard(envelopes, 2))[1] == ("reasoning/cancel", {"reason": reason}, thought.id)
+        assert (await summaries(envelopes, 2))[1] == ("reasoning/cancel", {"reason": reason}, thought.id)
 
 
 @played
@@ -149,11 +149,11 @@ async def test_a_cancellation_cancels_it(gateway: Running) -> None:
         brooding.cancel()
         with pytest.raises(asyncio.CancelledError):
             await brooding
-        assert told(await anext(envelopes)) == ("reasoning/cancel", {"reason": "cancelled"}, start.id)
+        assert summary(await anext(envelopes)) == ("reasoning/cancel", {"reason": "cancelled"}, start.id)
 
 
 @played
-async def test_a_cancellation_that_cannot_be_told_hides_no_error(gateway: Running) -> None:
+async def test_a_cancel_that_cannot_be_sent_hides_no_error(gateway: Running) -> None:
     async with joining(gateway, "bob") as bob:
         with pytest.raises(ValueError, match="the first"):
             async with bob.reasoning():
@@ -162,7 +162,7 @@ async def test_a_cancellation_that_cannot_be_told_hides_no_error(gateway: Runnin
 
 
 @played
-async def test_nothing_is_said_before_it_begins_or_after_it_has_ended(gateway: Running) -> None:
+async def test_sending_before_the_start_or_after_the_end_is_an_error(gateway: Running) -> None:
     async with joining(gateway, "bob") as bob:
         thought = bob.reasoning()
         with pytest.raises(RuntimeError, match="`async with` begins a reasoning"):

@@ -1,4 +1,4 @@
-"""The outcome of a sent envelope: it comes back, it is answered, or it fails with an error."""
+"""The outcome of a sent envelope: its echo, an answer, or an error."""
 
 import asyncio
 from pathlib import Path
@@ -14,7 +14,7 @@ from tests.gateway.raw import Running, running
 
 
 @played
-async def test_an_envelope_that_was_taken_comes_back(gateway: Running) -> None:
+async def test_an_accepted_envelope_is_returned_as_its_echo(gateway: Running) -> None:
     async with joining(gateway, "alice") as alice:
         sent = await alice.send(
             "mcp/proposal", {"method": "tools/call"}, to="bob", correlation_id=["a", "b"], context={"step": 1}
@@ -25,7 +25,7 @@ async def test_an_envelope_that_was_taken_comes_back(gateway: Running) -> None:
 
 
 @played
-async def test_a_payload_may_be_anything_that_is_an_object_in_json(gateway: Running) -> None:
+async def test_a_payload_is_anything_that_is_an_object_in_json(gateway: Running) -> None:
     class Text(msgspec.Struct):
         text: str
 
@@ -35,7 +35,7 @@ async def test_a_payload_may_be_anything_that_is_an_object_in_json(gateway: Runn
 
 
 @played
-async def test_many_may_be_on_their_way_at_once_and_each_gets_its_own(gateway: Running) -> None:
+async def test_concurrent_envelopes_each_get_their_own_echo(gateway: Running) -> None:
     async with joining(gateway, "alice") as alice:
         sent = await asyncio.gather(*(alice.chat(str(number), to=["bob"]) for number in range(500)))
         assert [envelope.payload["text"] for envelope in sent] == [str(number) for number in range(500)]
@@ -78,13 +78,13 @@ async def test_a_refusal_has_its_parts(tmp_path: Path) -> None:
             assert {"kind": "chat"} in raised.value.parts["your_capabilities"]
 
 
-def test_every_code_has_a_class_and_no_class_has_another() -> None:
+def test_every_code_has_a_class_of_its_own() -> None:
     for code in ERROR_CODES:
         error = ProtocolError.from_payload({"error": code})
         assert (error.code, type(error) is ProtocolError) == (code, False)
 
 
-def test_a_code_that_nobody_knows_is_a_refusal_all_the_same() -> None:
+def test_an_unknown_code_is_a_protocol_error() -> None:
     error = ProtocolError.from_payload({"error": "new_in_v5", "message": "no", "more": 1})
     assert type(error) is ProtocolError
     assert (error.code, error.message, error.parts) == ("new_in_v5", "no", {"more": 1})
@@ -92,7 +92,7 @@ def test_a_code_that_nobody_knows_is_a_refusal_all_the_same() -> None:
 
 @pytest.mark.parametrize("levels", [140, 100_000])
 @played
-async def test_what_is_too_deep_for_any_answer_is_not_sent(gateway: Running, levels: int) -> None:
+async def test_a_too_deeply_nested_payload_is_not_sent(gateway: Running, levels: int) -> None:
     deep: Any = []
     for _ in range(min(levels, 900)):
         deep = [deep]
@@ -101,11 +101,11 @@ async def test_what_is_too_deep_for_any_answer_is_not_sent(gateway: Running, lev
             await alice.send("chat", {"text": "x", "deep": deep})
 
 
-# What is carried out and does not come back
+# Envelopes that are carried out and have no echo
 
 
 @played
-async def test_what_does_not_come_back_is_answered_by_the_gateway(gateway: Running) -> None:
+async def test_an_envelope_without_an_echo_gets_the_answer_of_the_gateway(gateway: Running) -> None:
     async with joining(gateway, "alice") as alice, joining(gateway, "bob") as bob:
         stream = await alice.open_stream()
         assert (await stream.grant("bob")).kind == "stream/write-granted"
@@ -118,16 +118,16 @@ async def test_what_does_not_come_back_is_answered_by_the_gateway(gateway: Runni
 
 
 @played
-async def test_to_kick_somebody_who_is_not_there_is_confirmed_as_well(gateway: Running) -> None:
+async def test_a_kick_of_an_absent_participant_is_confirmed(gateway: Running) -> None:
     async with joining(gateway, "alice") as alice:
         kicked = await alice.send("space/kick", {"participant_id": "carol"})
         assert (kicked.kind, kicked.sender) == ("space/kick", "alice")
         with pytest.raises(errors.ParticipantNotFound):
-            await alice.send("space/kick", {"participant_id": "nobody"})
+            await alice.send("space/kick", {"participant_id": "unknown"})
 
 
 @played
-async def test_who_is_too_quick_is_told_of_each_envelope_even_where_the_gateway_is_silent(
+async def test_every_envelope_over_the_rate_fails_even_if_the_gateway_does_not_answer_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(pending, "MARKER_SECONDS", 0.2)
@@ -145,7 +145,7 @@ async def test_who_is_too_quick_is_told_of_each_envelope_even_where_the_gateway_
 
 @pytest.mark.parametrize("size", [3_000, 200_000])
 @played
-async def test_what_is_too_large_is_told_by_name_and_we_come_back(tmp_path: Path, size: int) -> None:
+async def test_a_too_large_message_fails_and_the_client_reconnects(tmp_path: Path, size: int) -> None:
     with running(tmp_path, {"limits": Limits(message_bytes=2_000)}) as gateway:
         back = asyncio.Event()
         async with joining(gateway, "alice", on_reconnected=lambda _: back.set()) as alice:
@@ -195,7 +195,7 @@ async def test_a_flush_of_a_broken_connection_fails(gateway: Running) -> None:
 
 
 @played
-async def test_a_flush_over_the_rate_fails_as_such(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_flush_over_the_rate_fails_with_rate_limited(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pending, "MARKER_SECONDS", 0.2)
     limits = Limits(envelopes_per_second=20, envelope_burst=20)
     with running(tmp_path, {"limits": limits}) as gateway:
@@ -208,13 +208,13 @@ async def test_a_flush_over_the_rate_fails_as_such(tmp_path: Path, monkeypatch: 
 
 
 async def answering(space: Space, **reply: Any) -> None:
-    """Answer every request that comes."""
+    """Answer every request with `reply`."""
     async for request in space.envelopes("mcp/request"):
         await space.send("mcp/response", reply, to=request.sender, correlation_id=request.id)
 
 
 @played
-async def test_a_request_gets_what_names_it(gateway: Running) -> None:
+async def test_a_request_returns_the_envelope_that_answers_it(gateway: Running) -> None:
     async with joining(gateway, "alice") as alice, joining(gateway, "bob") as bob:
         served = asyncio.create_task(answering(bob, result={"tools": []}))
         await asyncio.sleep(0)
@@ -225,7 +225,7 @@ async def test_a_request_gets_what_names_it(gateway: Running) -> None:
 
 @pytest.mark.parametrize("narrow", ["reasoning/*", lambda envelope: envelope.kind == "reasoning/start"])
 @played
-async def test_a_request_may_say_which_answer_it_means(gateway: Running, narrow: Any) -> None:
+async def test_a_request_can_specify_its_answer(gateway: Running, narrow: Any) -> None:
     async with joining(gateway, "alice") as alice, joining(gateway, "bob") as bob:
         asking = asyncio.create_task(alice.request("chat", {"text": "why?"}, answer=narrow))
         question = await bob.wait_for(lambda envelope: envelope.kind == "chat")
@@ -235,7 +235,7 @@ async def test_a_request_may_say_which_answer_it_means(gateway: Running, narrow:
 
 
 @played
-async def test_a_request_that_was_taken_may_wait_long_for_the_answer_it_means(
+async def test_an_accepted_request_waits_for_its_answer_without_the_marker(
     gateway: Running, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(pending, "MARKER_SECONDS", 0.05)
@@ -252,21 +252,21 @@ async def test_a_request_that_was_taken_may_wait_long_for_the_answer_it_means(
 
 
 @played
-async def test_a_request_that_is_refused_raises_the_refusal(gateway: Running) -> None:
+async def test_a_refused_request_raises_the_refusal(gateway: Running) -> None:
     async with joining(gateway, "alice") as alice:
         with pytest.raises(errors.InvalidEnvelope, match="method"):
             await alice.request("mcp/request", {})
 
 
 @played
-async def test_a_request_that_nobody_answers_ends_in_time(gateway: Running) -> None:
+async def test_an_unanswered_request_times_out(gateway: Running) -> None:
     async with joining(gateway, "alice") as alice:
         with pytest.raises(RequestTimeout, match=r"0\.02 s"):
             await alice.request("mcp/request", {"method": "tools/list"}, timeout=0.02)
 
 
 @played
-async def test_a_mistake_of_the_one_who_asks_is_raised_where_it_asks(gateway: Running) -> None:
+async def test_an_error_of_the_predicate_is_raised_in_the_waiting_call(gateway: Running) -> None:
     async with joining(gateway, "alice") as alice:
         with pytest.raises(ZeroDivisionError):
             await alice.request("space/invite", {"participant_id": "dora"}, answer=lambda _: bool(1 / 0))
@@ -278,7 +278,7 @@ async def test_a_mistake_of_the_one_who_asks_is_raised_where_it_asks(gateway: Ru
 
 
 @played
-async def test_waiting_for_an_envelope_ends_in_time(gateway: Running) -> None:
+async def test_waiting_for_an_envelope_or_a_view_times_out(gateway: Running) -> None:
     async with joining(gateway, "alice") as alice:
         with pytest.raises(RequestTimeout):
             await alice.wait_for(lambda _: False, timeout=0.02)
@@ -287,7 +287,7 @@ async def test_waiting_for_an_envelope_ends_in_time(gateway: Running) -> None:
 
 
 @played
-async def test_a_time_out_of_somebody_elses_is_not_ours(gateway: Running) -> None:
+async def test_only_our_own_time_out_is_a_request_time_out(gateway: Running) -> None:
     async with joining(gateway, "alice") as alice:
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(0.02):
@@ -304,7 +304,7 @@ async def test_a_time_out_of_somebody_elses_is_not_ours(gateway: Running) -> Non
 
 
 @played
-async def test_the_view_can_be_waited_for(gateway: Running) -> None:
+async def test_waiting_for_a_view_returns_when_it_is_true(gateway: Running) -> None:
     async with joining(gateway, "alice") as alice:
         coming = asyncio.create_task(alice.wait_until(lambda view: "bob" in view.participants))
         async with joining(gateway, "bob"):
@@ -317,7 +317,7 @@ async def test_the_view_can_be_waited_for(gateway: Running) -> None:
 
 
 @played
-async def test_whoever_waits_when_a_space_is_closed_is_told(gateway: Running) -> None:
+async def test_closing_the_space_fails_every_waiting_call(gateway: Running) -> None:
     alice = await joining(gateway, "alice")
     waiting: list[asyncio.Task[Any]] = [
         asyncio.create_task(alice.request("mcp/request", {"method": "tools/list"})),

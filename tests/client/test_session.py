@@ -1,4 +1,4 @@
-"""When the connection breaks: who reconnects, which losses are reported, and what is never sent a second time."""
+"""After a broken connection: who reconnects, which losses are reported, and what is never sent again."""
 
 import asyncio
 import sys
@@ -25,14 +25,14 @@ from mew.client import (
 )
 from mew.client.session import FINAL_CLOSE_CODES
 from mew.protocol.envelope import Envelope
-from tests.client.fake_gateway import WELCOME, faking, goodbye, whole
+from tests.client.fake_gateway import WELCOME, await_close, faking, whole
 from tests.client.harness import close_all, gateways_view, joining, played, same, shut_down, until
 from tests.client.proxy import Proxy, proxied
 from tests.gateway.raw import Running
 
 
 class Report:
-    """What a client received when it reconnected."""
+    """What the callbacks of a client received."""
 
     def __init__(self) -> None:
         self.gaps: list[Gap] = []
@@ -44,27 +44,27 @@ class Report:
 
 @asynccontextmanager
 async def behind_proxy(gateway: Running, participant: str, **options: Any) -> AsyncIterator[tuple[Proxy, Space]]:
-    """A participant whose connection can be made worse."""
+    """Connect a participant through a proxy."""
     token = gateway.token(participant)
     async with proxied(gateway.port) as (proxy, url), mew.connect(url, token=token, **options) as space:
         yield proxy, space
 
 
 async def away(proxy: Proxy, space: Space) -> None:
-    """The connection is gone, and none is to be had."""
+    """Break the connection, and refuse the next ones."""
     proxy.refusing = True
     proxy.cut()
     await until(lambda: space.connection is None)
 
 
 async def back(proxy: Proxy, space: Space) -> None:
-    """It is to be had again."""
+    """Allow connections, and wait for the next one."""
     proxy.behave()
     await space.connected()
 
 
 @played
-async def test_what_was_missed_is_told_to_the_frame_and_subscriptions_go_on(gateway: Running) -> None:
+async def test_missed_frames_are_counted_exactly_and_subscriptions_continue(gateway: Running) -> None:
     report, read = Report(), list[Any]()
     async with joining(gateway, "alice") as alice, proxied(gateway.port) as (proxy, url):
         one, two = await alice.open_stream(), await alice.open_stream()
@@ -76,7 +76,9 @@ async def test_what_was_missed_is_told_to_the_frame_and_subscriptions_go_on(gate
                 read.append((await anext(frames)).data)
             position = bob.view.position
             await away(proxy, bob)
-            await asyncio.gather(*(one.send("meanwhile") for _ in range(70)), *(two.send_data(n) for n in range(5)))
+            await asyncio.gather(
+                *(one.send("during the break") for _ in range(70)), *(two.send_data(n) for n in range(5))
+            )
             await alice.chat("lost message")
             await back(proxy, bob)
             assert report.gaps == [Gap(position, bob.view.position, {one.stream_id: 70, two.stream_id: 5})]
@@ -93,7 +95,7 @@ async def test_what_was_missed_is_told_to_the_frame_and_subscriptions_go_on(gate
 
 
 @played
-async def test_streams_and_people_that_came_and_went_meanwhile_are_told(gateway: Running) -> None:
+async def test_streams_and_participants_that_changed_during_a_break_are_events(gateway: Running) -> None:
     report = Report()
     async with joining(gateway, "alice") as alice, proxied(gateway.port) as (proxy, url):
         old, lasting = await alice.open_stream(), await alice.open_stream()
@@ -128,21 +130,21 @@ async def test_streams_and_people_that_came_and_went_meanwhile_are_told(gateway:
 
 
 @played
-async def test_frames_for_others_are_nothing_that_was_missed(gateway: Running) -> None:
+async def test_frames_for_others_are_not_missed(gateway: Running) -> None:
     report = Report()
     async with joining(gateway, "alice") as alice, proxied(gateway.port) as (proxy, url):
         private = await alice.open_stream(target=["alice"])
         async with mew.connect(url, token=gateway.token("bob"), **report.options()) as bob:
             await private.send("before")
             await away(proxy, bob)
-            await private.send("meanwhile")
-            await alice.chat("it is written")
+            await private.send("during the break")
+            await alice.chat("recorded")
             await back(proxy, bob)
             assert [gap.streams for gap in report.gaps] == [{}]
 
 
 @played
-async def test_a_stream_of_ours_is_ours_when_we_are_back(gateway: Running) -> None:
+async def test_a_client_owns_its_stream_after_a_reconnect(gateway: Running) -> None:
     async with behind_proxy(gateway, "alice") as (proxy, alice):
         stream = await alice.open_stream()
         await stream.send_data("0")
@@ -153,16 +155,16 @@ async def test_a_stream_of_ours_is_ours_when_we_are_back(gateway: Running) -> No
         assert (await stream.close()).kind == "stream/close"
 
 
-# Who does not come back
+# Who does not reconnect
 
 
 async def closed_with(gateway: Running, code: int) -> None:
-    close_all(gateway, code, "told to")
+    close_all(gateway, code, "requested")
 
 
 @pytest.mark.parametrize("code", sorted(FINAL_CLOSE_CODES))
 @played
-async def test_after_a_final_code_nobody_comes_back(gateway: Running, code: int) -> None:
+async def test_after_a_final_code_the_client_does_not_reconnect(gateway: Running, code: int) -> None:
     report = Report()
     async with proxied(gateway.port) as (proxy, url):
         async with mew.connect(url, token=gateway.token("alice"), **report.options()) as alice:
@@ -183,7 +185,7 @@ async def test_after_a_final_code_nobody_comes_back(gateway: Running, code: int)
 
 @pytest.mark.parametrize("code", [1001, 1009, 1011, 1012, 1013, 3000, 4000])
 @played
-async def test_after_any_other_code_we_come_back(gateway: Running, code: int) -> None:
+async def test_after_any_other_code_the_client_reconnects(gateway: Running, code: int) -> None:
     report = Report()
     async with joining(gateway, "alice", **report.options()) as alice:
         await closed_with(gateway, code)
@@ -192,7 +194,7 @@ async def test_after_any_other_code_we_come_back(gateway: Running, code: int) ->
 
 
 @played
-async def test_who_is_shut_down_does_not_come_back(gateway: Running) -> None:
+async def test_a_client_that_was_shut_down_does_not_reconnect(gateway: Running) -> None:
     report = Report()
     async with joining(gateway, "alice") as alice, proxied(gateway.port) as (proxy, url):
         async with mew.connect(url, token=gateway.token("bob"), **report.options()) as bob:
@@ -207,12 +209,12 @@ async def test_who_is_shut_down_does_not_come_back(gateway: Running) -> None:
                 assert lost.value.code == 1000
             assert [envelope async for envelope in bob.envelopes()] == []
         assert (proxy.connections, report.gaps) == (1, [])
-        async with joining(gateway, "bob") as bob:  # it may, if the program says so
-            await bob.chat("here again")
+        async with joining(gateway, "bob") as bob:  # a new connect() may join
+            await bob.chat("joined again")
 
 
 @played
-async def test_the_gateways_own_shutdown_is_one(gateway: Running, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_shutdown_by_the_gateway_ends_the_client(gateway: Running, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys.modules["mew.protocol.fold"], "SHUTDOWN_SECONDS", 0)
     async with joining(gateway, "alice") as alice, joining(gateway, "bob") as bob:
         shutdowns = bob.envelopes("participant/shutdown")
@@ -223,7 +225,7 @@ async def test_the_gateways_own_shutdown_is_one(gateway: Running, monkeypatch: p
 
 
 @played
-async def test_a_goodbye_without_a_shutdown_is_a_break_like_any_other(gateway: Running) -> None:
+async def test_a_normal_close_without_a_shutdown_is_followed_by_a_reconnect(gateway: Running) -> None:
     report = Report()
     async with joining(gateway, "alice", **report.options()) as alice, joining(gateway, "bob"):
         await alice.send("participant/shutdown", to="bob")  # of another participant
@@ -233,16 +235,16 @@ async def test_a_goodbye_without_a_shutdown_is_a_break_like_any_other(gateway: R
 
 
 @played
-async def test_who_was_replaced_does_not_fight_for_its_place(gateway: Running) -> None:
+async def test_a_replaced_client_does_not_take_its_place_back(gateway: Running) -> None:
     async with joining(gateway, "alice") as first, joining(gateway, "alice") as second:
         with pytest.raises(JoinRefused) as raised:
             await anext(first.envelopes())
         assert raised.value.code == 4409
-        await second.chat("here I am")
+        await second.chat("hello")
 
 
 @played
-async def test_who_is_removed_while_it_is_away_gives_up_when_it_is_told(gateway: Running) -> None:
+async def test_a_client_that_was_kicked_during_a_break_stops_when_it_reconnects(gateway: Running) -> None:
     async with joining(gateway, "alice") as alice, behind_proxy(gateway, "bob") as (proxy, bob):
         waiting = asyncio.create_task(anext(bob.envelopes()))
         await away(proxy, bob)
@@ -256,7 +258,7 @@ async def test_who_is_removed_while_it_is_away_gives_up_when_it_is_told(gateway:
 
 
 @played
-async def test_who_does_not_want_to_come_back_does_not(gateway: Running) -> None:
+async def test_a_client_without_reconnect_does_not_reconnect(gateway: Running) -> None:
     async with joining(gateway, "alice", reconnect=False) as alice:
         frames, waiting = alice.frames(), asyncio.create_task(alice.wait_for(lambda _: False))
         await asyncio.sleep(0)
@@ -268,7 +270,7 @@ async def test_who_does_not_want_to_come_back_does_not(gateway: Running) -> None
 
 
 @played
-async def test_tries_go_on_until_there_is_somebody(gateway: Running, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_attempts_continue_until_a_gateway_answers(gateway: Running, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(session, "MAX_BACKOFF_SECONDS", 0.02)
     async with behind_proxy(gateway, "alice", timeout=0.5) as (proxy, alice):
         await away(proxy, alice)
@@ -283,33 +285,33 @@ async def test_tries_go_on_until_there_is_somebody(gateway: Running, monkeypatch
 
 
 @played
-async def test_a_welcome_in_the_turn_in_which_its_time_is_up_begins_no_second_way_back() -> None:
-    seconds, broken, ways_back = 0.5, asyncio.Event(), list[int]()
+async def test_a_welcome_in_the_iteration_of_its_time_out_starts_no_second_reconnect() -> None:
+    seconds, broken, reconnects = 0.5, asyncio.Event(), list[int]()
 
     async def script(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, number: int) -> None:
         await reader.read(65_536)
-        ways_back.append(sum("reconnect to" in task.get_name() for task in asyncio.all_tasks()))
+        reconnects.append(sum("reconnect to" in task.get_name() for task in asyncio.all_tasks()))
         writer.write(whole(WELCOME))
         if number == 1:
             await broken.wait()
             return
         until_then = asyncio.get_running_loop().time() + seconds
         while number == 2 and asyncio.get_running_loop().time() < until_then:
-            pass  # no other task runs until the welcome is there and its time is up
-        await goodbye(reader)
+            pass  # no other task runs until the welcome has arrived and its time is up
+        await await_close(reader)
 
     async with faking(script) as url, mew.connect(url, token="any", timeout=seconds) as alice:
         events = alice.events()
         broken.set()
         kinds = [type(await anext(events)) for _ in range(4)]
         assert kinds == [Disconnected, Reconnected, Disconnected, Reconnected]
-        assert (ways_back[0], set(ways_back[1:])) == (0, {1})
-        assert len(ways_back) > 2
+        assert (reconnects[0], set(reconnects[1:])) == (0, {1})
+        assert len(reconnects) > 2
         await until(lambda: "back to" not in str(asyncio.all_tasks()))
 
 
 @played
-async def test_closing_ends_the_coming_back(gateway: Running) -> None:
+async def test_closing_ends_the_reconnect(gateway: Running) -> None:
     async with proxied(gateway.port) as (proxy, url):
         async with mew.connect(url, token=gateway.token("alice")) as alice:
             chats = alice.envelopes("chat")
@@ -326,7 +328,7 @@ async def test_closing_ends_the_coming_back(gateway: Running) -> None:
 
 @pytest.mark.parametrize("way", ["up", "down"])
 @played
-async def test_what_was_on_its_way_is_reported_and_never_sent_again(gateway: Running, way: Any) -> None:
+async def test_an_unconfirmed_message_is_reported_and_never_sent_again(gateway: Running, way: Any) -> None:
     report = Report()
     async with joining(gateway, "bob") as bob, proxied(gateway.port) as (proxy, url):
         chats = bob.envelopes("chat")
@@ -349,7 +351,7 @@ async def test_what_was_on_its_way_is_reported_and_never_sent_again(gateway: Run
 
 
 @played
-async def test_a_request_that_was_taken_is_not_unconfirmed_when_its_answer_is_lost(gateway: Running) -> None:
+async def test_an_accepted_request_is_not_unconfirmed_when_its_answer_is_lost(gateway: Running) -> None:
     report = Report()
     async with behind_proxy(gateway, "alice", **report.options()) as (proxy, alice):
         asking = asyncio.create_task(alice.request("mcp/request", {"method": "tools/list"}))
@@ -362,7 +364,7 @@ async def test_a_request_that_was_taken_is_not_unconfirmed_when_its_answer_is_lo
 
 
 @played
-async def test_a_mistake_in_a_callback_disturbs_nobody(gateway: Running) -> None:
+async def test_an_error_in_a_callback_does_not_affect_the_client(gateway: Running) -> None:
     faults: list[Any] = []
     asyncio.get_running_loop().set_exception_handler(lambda _, context: faults.append(context))
 
@@ -372,7 +374,7 @@ async def test_a_mistake_in_a_callback_disturbs_nobody(gateway: Running) -> None
     async with joining(gateway, "alice", on_reconnected=mistaken) as alice:
         await closed_with(gateway, 1012)
         await until(lambda: faults)
-        await alice.chat("all is well")
+        await alice.chat("still connected")
     assert [type(fault["exception"]) for fault in faults] == [ZeroDivisionError]
 
 
@@ -381,7 +383,7 @@ async def test_a_mistake_in_a_callback_disturbs_nobody(gateway: Running) -> None
 
 @pytest.mark.parametrize("ways", [{"up"}, {"down"}, {"up", "down"}])
 @played
-async def test_a_network_that_swallows_everything_is_noticed(gateway: Running, ways: Any) -> None:
+async def test_a_network_that_swallows_everything_is_detected(gateway: Running, ways: Any) -> None:
     report = Report()
     async with behind_proxy(gateway, "alice", **report.options(heartbeat=0.3)) as (proxy, alice):
         proxy.swallowing |= ways
@@ -394,7 +396,7 @@ async def test_a_network_that_swallows_everything_is_noticed(gateway: Running, w
 
 
 @played
-async def test_a_silent_gateway_that_answers_when_asked_is_not_given_up(gateway: Running) -> None:
+async def test_a_silent_gateway_that_answers_pings_is_kept(gateway: Running) -> None:
     async with joining(gateway, "alice", heartbeat=0.5) as alice:
         connection = alice.connection
         assert connection is not None

@@ -1,4 +1,4 @@
-"""Streams: opened, written, read, handed on and ended through the SDK."""
+"""Streams: opened, written, read, transferred and ended through the SDK."""
 
 import asyncio
 import dataclasses
@@ -29,7 +29,7 @@ class Word:
 
 
 @played
-async def test_a_stream_that_was_asked_for_is_live_at_once(gateway: Running) -> None:
+async def test_a_requested_stream_is_live_immediately(gateway: Running) -> None:
     async with joining(gateway, "alice") as alice:
         stream = await alice.open_stream(description="positions", metadata={"hz": 60})
         view = stream.view
@@ -41,7 +41,7 @@ async def test_a_stream_that_was_asked_for_is_live_at_once(gateway: Running) -> 
 
 
 @played
-async def test_a_stream_that_was_announced_is_live_when_it_is_started(gateway: Running) -> None:
+async def test_an_announced_stream_is_live_when_it_is_started(gateway: Running) -> None:
     async with joining(gateway, "alice") as alice:
         stream = await alice.announce_stream([Position], desired_id="moves", intent="movement")
         with pytest.raises(errors.StreamNotLive):
@@ -66,7 +66,7 @@ async def test_the_gateway_checks_data_against_the_schema_of_a_type(gateway: Run
 
 
 @played
-async def test_bytes_text_and_values_arrive_as_what_they_were(gateway: Running) -> None:
+async def test_bytes_text_and_values_arrive_as_they_were_sent(gateway: Running) -> None:
     async with joining(gateway, "alice") as alice, joining(gateway, "bob") as bob:
         stream = await alice.announce_stream([Position])
         await stream.start()
@@ -88,7 +88,7 @@ async def test_bytes_text_and_values_arrive_as_what_they_were(gateway: Running) 
 
 
 @played
-async def test_data_are_numbered_and_say_who_sent_them(gateway: Running) -> None:
+async def test_data_have_a_sequence_number_and_a_sender(gateway: Running) -> None:
     async with joining(gateway, "alice") as alice, joining(gateway, "bob") as bob:
         stream = await alice.open_stream()
         await stream.grant("bob")
@@ -103,7 +103,7 @@ async def test_data_are_numbered_and_say_who_sent_them(gateway: Running) -> None
 
 
 @played
-async def test_numbers_go_on_where_somebody_wrote_as_us_before(gateway: Running) -> None:
+async def test_sequence_numbers_continue_after_an_earlier_connection(gateway: Running) -> None:
     async with joining(gateway, "alice") as alice:
         stream = await alice.open_stream()
         for number in range(3):
@@ -115,16 +115,14 @@ async def test_numbers_go_on_where_somebody_wrote_as_us_before(gateway: Running)
 
 @pytest.mark.parametrize("before", [1, 3, 9])
 @played
-async def test_numbers_go_on_where_somebody_wrote_as_us_before_for_several_at_once(
-    gateway: Running, before: int
-) -> None:
+async def test_sequence_numbers_continue_for_concurrent_data(gateway: Running, before: int) -> None:
     async with joining(gateway, "alice") as alice:
         stream = await alice.open_stream()
         for number in range(before):
             await stream.send_data(number)
     async with joining(gateway, "alice") as alice:
-        again = alice.stream(stream.stream_id)
-        sent = await asyncio.gather(*(again.send_data(value) for value in "abc"))
+        same_stream = alice.stream(stream.stream_id)
+        sent = await asyncio.gather(*(same_stream.send_data(value) for value in "abc"))
         assert [envelope.payload["content"] for envelope in sent] == ["a", "b", "c"]
         assert sorted(envelope.payload["sequence"] for envelope in sent) == list(range(before, before + 3))
 
@@ -143,7 +141,7 @@ async def test_a_format_that_the_stream_does_not_have_is_refused_before_anything
         for refused in (stream.send("x", format="none"), stream.send_data("x", format=Word)):
             with pytest.raises(errors.UnknownFormat):
                 await refused
-        with pytest.raises(errors.UnknownFormat):  # the gateway's own: there are two
+        with pytest.raises(errors.UnknownFormat):  # the gateway refuses this: there are two formats
             await stream.send_data(Word("a", 1))
 
 
@@ -157,11 +155,11 @@ def test_a_format_is_described_by_its_type() -> None:
     assert [format_id(form) for form in (Word, "a", {"id": "b"}, Format(int, "c"))] == ["Word", "a", "b", "c"]
 
 
-# Who writes
+# Write access
 
 
 @played
-async def test_write_access_is_granted_revoked_and_handed_over(gateway: Running) -> None:
+async def test_write_access_is_granted_revoked_and_transferred(gateway: Running) -> None:
     async with joining(gateway, "alice") as alice, joining(gateway, "bob") as bob:
         stream = await alice.open_stream()
         same: Stream = bob.stream(stream.stream_id)
@@ -188,7 +186,7 @@ async def test_write_access_is_granted_revoked_and_handed_over(gateway: Running)
 
 @pytest.mark.parametrize("end", ["close", "complete", "fail"])
 @played
-async def test_a_stream_is_ended_in_three_ways(gateway: Running, end: str) -> None:
+async def test_a_stream_can_be_closed_completed_and_failed(gateway: Running, end: str) -> None:
     async with joining(gateway, "alice") as alice:
         stream = await alice.open_stream()
         ways = {"close": stream.close("done"), "complete": stream.complete(), "fail": stream.fail("bug", "it broke")}
@@ -204,7 +202,7 @@ async def test_a_stream_is_ended_in_three_ways(gateway: Running, end: str) -> No
 
 
 @played
-async def test_reading_one_stream_ends_with_the_stream_and_reading_all_goes_on(gateway: Running) -> None:
+async def test_reading_one_stream_ends_with_it_and_reading_all_continues(gateway: Running) -> None:
     async with joining(gateway, "alice") as alice, joining(gateway, "bob") as bob:
         stream, other = await alice.open_stream(), await alice.open_stream()
         await bob.wait_until(lambda view: len(view.streams) == 2)
@@ -218,7 +216,7 @@ async def test_reading_one_stream_ends_with_the_stream_and_reading_all_goes_on(g
 
 
 @played
-async def test_data_for_others_alone_are_sent_and_not_waited_for(gateway: Running) -> None:
+async def test_targeted_data_without_an_echo_are_sent_and_not_awaited(gateway: Running) -> None:
     async with joining(gateway, "alice") as alice, joining(gateway, "bob") as bob:
         await alice.wait_until(lambda view: "bob" in view.participants)
         stream = await alice.announce_stream([Position], target=["bob"], validate=True)
@@ -241,7 +239,7 @@ async def test_data_for_others_alone_are_sent_and_not_waited_for(gateway: Runnin
 
 
 @played
-async def test_a_full_socket_gives_the_frame_back_or_is_waited_for(tmp_path: Path) -> None:
+async def test_on_a_full_socket_try_send_returns_the_frame_and_send_waits(tmp_path: Path) -> None:
     with running(tmp_path) as gateway:
         async with joining(gateway, "alice") as alice, joining(gateway, "bob") as bob:
             await alice.wait_until(lambda view: "bob" in view.participants)
@@ -268,7 +266,7 @@ async def test_a_full_socket_gives_the_frame_back_or_is_waited_for(tmp_path: Pat
 
 
 @played
-async def test_who_writes_without_end_lets_others_have_their_turn(gateway: Running) -> None:
+async def test_continuous_sending_lets_other_tasks_run(gateway: Running) -> None:
     async with joining(gateway, "alice") as alice, joining(gateway, "bob") as bob:
         await alice.wait_until(lambda view: "bob" in view.participants)
         stream = await alice.open_stream(target=["bob"])
@@ -287,7 +285,7 @@ async def test_who_writes_without_end_lets_others_have_their_turn(gateway: Runni
 
 
 @played
-async def test_without_a_connection_try_send_gives_the_frame_back(gateway: Running) -> None:
+async def test_without_a_connection_try_send_returns_the_frame(gateway: Running) -> None:
     async with joining(gateway, "alice") as alice:
         stream = await alice.open_stream()
         assert alice.connection is not None

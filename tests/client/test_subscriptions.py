@@ -1,4 +1,4 @@
-"""What a program reads: what it subscribed to, in order, and a report of what is missing."""
+"""What a program reads: the messages of its subscriptions, in order, and a report of what is missing."""
 
 import asyncio
 import gc
@@ -34,7 +34,7 @@ async def texts(subscription: Subscription[Envelope], count: int) -> list[str]:
 
 
 @played
-async def test_envelopes_are_read_by_kind_sender_addressee_and_what_they_answer(gateway: Running) -> None:
+async def test_envelopes_are_filtered_by_kind_sender_addressee_and_correlation(gateway: Running) -> None:
     async with joining(gateway, "alice") as alice, joining(gateway, "bob") as bob:
         everything, chats, of_mcp = bob.envelopes(), bob.envelopes("chat"), bob.envelopes("mcp/*")
         own, to_me = bob.envelopes(sender="bob"), bob.envelopes(to="bob")
@@ -55,7 +55,7 @@ async def test_envelopes_are_read_by_kind_sender_addressee_and_what_they_answer(
 
 
 @played
-async def test_a_subscription_begins_when_it_is_made(gateway: Running) -> None:
+async def test_a_subscription_begins_when_it_is_created(gateway: Running) -> None:
     async with joining(gateway, "alice") as alice:
         await alice.chat("before")
         chats = alice.envelopes("chat")
@@ -64,7 +64,7 @@ async def test_a_subscription_begins_when_it_is_made(gateway: Running) -> None:
 
 
 @played
-async def test_who_reads_too_slowly_finds_the_place_where_envelopes_are_missing(gateway: Running) -> None:
+async def test_a_slow_reader_gets_an_error_where_envelopes_are_missing(gateway: Running) -> None:
     async with joining(gateway, "alice", queue=3) as alice:
         chats = alice.envelopes("chat")
         for number in range(10):
@@ -78,7 +78,7 @@ async def test_who_reads_too_slowly_finds_the_place_where_envelopes_are_missing(
 
 
 @played
-async def test_what_is_missing_can_be_told_to_somebody_else_and_the_loop_goes_on(gateway: Running) -> None:
+async def test_with_on_overflow_missing_envelopes_are_reported_there_and_the_loop_continues(gateway: Running) -> None:
     missing: list[int] = []
     async with joining(gateway, "alice", queue=2) as alice:
         chats = alice.envelopes("chat", on_overflow=missing.append)
@@ -104,12 +104,12 @@ async def test_a_subscription_ends_with_its_space(gateway: Running) -> None:
 
 
 @played
-async def test_who_is_thrown_out_reads_to_the_end_and_is_told_why(gateway: Running) -> None:
+async def test_a_kicked_participant_reads_to_the_end_and_gets_the_reason(gateway: Running) -> None:
     async with joining(gateway, "alice") as alice, joining(gateway, "bob") as bob:
         chats = bob.envelopes("chat")
-        await alice.chat("goodbye")
+        await alice.chat("last message")
         await alice.send("space/kick", {"participant_id": "bob"})
-        assert await texts(chats, 1) == ["goodbye"]
+        assert await texts(chats, 1) == ["last message"]
         for _ in range(2):
             with pytest.raises(JoinRefused) as raised:
                 await anext(chats)
@@ -121,7 +121,7 @@ async def test_who_is_thrown_out_reads_to_the_end_and_is_told_why(gateway: Runni
 
 
 @played
-async def test_who_is_shut_down_reads_to_the_end_and_stops(gateway: Running) -> None:
+async def test_a_shut_down_participant_reads_to_the_end(gateway: Running) -> None:
     async with joining(gateway, "bob") as bob:
         chats = bob.envelopes("chat")
         await shut_down(gateway, bob)
@@ -134,7 +134,7 @@ def readers(space: Space) -> int:
 
 
 @played
-async def test_a_loop_that_is_left_leaves_nothing_behind(gateway: Running) -> None:
+async def test_a_finished_loop_leaves_no_subscription_behind(gateway: Running) -> None:
     async with joining(gateway, "alice") as alice:
         for _ in range(3):
             speaking = asyncio.create_task(alice.chat("hello"))
@@ -150,7 +150,7 @@ async def test_a_loop_that_is_left_leaves_nothing_behind(gateway: Running) -> No
 
 
 @played
-async def test_what_another_thread_collects_is_let_go_of_on_the_loop(gateway: Running) -> None:
+async def test_a_subscription_collected_in_another_thread_is_removed_on_the_loop(gateway: Running) -> None:
     async with joining(gateway, "alice") as alice:
         holding: list[Any] = [alice.envelopes()]
         holding.append(holding)
@@ -177,7 +177,7 @@ async def test_a_subscription_has_one_reader(gateway: Running) -> None:
 
 
 @played
-async def test_frames_are_read_by_stream_by_namespace_by_format_or_all(gateway: Running) -> None:
+async def test_frames_are_filtered_by_stream_namespace_and_format(gateway: Running) -> None:
     async with joining(gateway, "alice") as alice, joining(gateway, "bob") as bob:
         text = await alice.announce_stream(["text"], desired_id="text-1")
         early = [bob.frames("text-1"), bob.frames(namespace="lab/te"), bob.frames(format="text"), bob.frames()]
@@ -196,7 +196,7 @@ async def test_frames_are_read_by_stream_by_namespace_by_format_or_all(gateway: 
 
 
 @played
-async def test_who_reads_frames_too_slowly_loses_the_oldest_and_is_told_how_many_of_which_stream(
+async def test_a_slow_reader_of_frames_loses_the_oldest_and_gets_the_count_of_each_stream(
     gateway: Running,
 ) -> None:
     gaps: list[StreamGap] = []
@@ -206,7 +206,7 @@ async def test_who_reads_frames_too_slowly_loses_the_oldest_and_is_told_how_many
         for number in range(5):
             await one.send(f"{number}")
             await two.send(f"{number}")
-        await alice.chat("all is written")
+        await alice.chat("all frames are sent")
         await until(lambda: [stream.frames for stream in bob.view.streams.values()] == [5, 5])
         received = [await anext(frames) for _ in range(4)]
         assert [(frame.stream_id, frame.data) for frame in received] == [
@@ -216,20 +216,20 @@ async def test_who_reads_frames_too_slowly_loses_the_oldest_and_is_told_how_many
 
 
 @played
-async def test_large_frames_are_bounded_by_their_bytes_and_the_latest_can_always_be_had(gateway: Running) -> None:
+async def test_queued_frames_are_limited_in_bytes_and_the_newest_is_always_kept(gateway: Running) -> None:
     gaps: list[StreamGap] = []
     async with joining(gateway, "alice") as alice, joining(gateway, "bob", queue_bytes=10_000) as bob:
         stream, chats = await alice.open_stream(), bob.envelopes("chat")
         frames = bob.frames(on_gap=gaps.append)
         for size in (4_000, 4_000, 4_000, 50_000):
             await stream.send(bytes(size))
-        await alice.chat("all is written")
+        await alice.chat("all frames are sent")
         await anext(chats)
         assert (len((await anext(frames)).data), gaps) == (50_000, [StreamGap(stream.stream_id, 3, "queue")])
 
 
 @played
-async def test_a_mistake_in_on_gap_is_raised_where_the_frames_are_read(gateway: Running) -> None:
+async def test_an_error_in_on_gap_is_raised_where_the_frames_are_read(gateway: Running) -> None:
     def mistaken(gap: StreamGap) -> None:
         raise ZeroDivisionError(gap)
 
@@ -238,7 +238,7 @@ async def test_a_mistake_in_on_gap_is_raised_where_the_frames_are_read(gateway: 
         frames = alice.frames(on_gap=mistaken)
         await stream.send("1")
         await stream.send("2")
-        await alice.chat("all is written")
+        await alice.chat("all frames are sent")
         await anext(chats)
         with pytest.raises(ZeroDivisionError):
             await anext(frames)
@@ -246,7 +246,7 @@ async def test_a_mistake_in_on_gap_is_raised_where_the_frames_are_read(gateway: 
 
 
 @played
-async def test_what_the_gateway_lost_for_us_is_told_in_its_place(gateway: Running) -> None:
+async def test_frames_lost_by_the_gateway_are_reported_in_their_place(gateway: Running) -> None:
     events: list[Any] = []
     async with joining(gateway, "alice") as alice, joining(gateway, "bob") as bob:
         stream = await alice.open_stream()
@@ -272,7 +272,7 @@ async def test_what_the_gateway_lost_for_us_is_told_in_its_place(gateway: Runnin
 
 
 @played
-async def test_envelopes_and_frames_can_be_read_in_the_order_in_which_they_came(gateway: Running) -> None:
+async def test_envelopes_and_frames_can_be_read_in_the_order_of_their_arrival(gateway: Running) -> None:
     async with joining(gateway, "alice") as alice:
         stream = await alice.open_stream()
         messages = alice.messages()
@@ -281,8 +281,8 @@ async def test_envelopes_and_frames_can_be_read_in_the_order_in_which_they_came(
         await stream.send(b"3")
         await alice.chat("4")
         received = [await anext(messages) for _ in range(4)]
-        shown = [message.data if isinstance(message, Frame) else message.kind for message in received]
-        assert shown == [b"1", "stream/data", b"3", "chat"]
+        kinds = [message.data if isinstance(message, Frame) else message.kind for message in received]
+        assert kinds == [b"1", "stream/data", b"3", "chat"]
 
 
 async def events_of(subscription: Subscription[Event], count: int) -> list[Event]:
@@ -290,7 +290,7 @@ async def events_of(subscription: Subscription[Event], count: int) -> list[Event
 
 
 @played
-async def test_events_tell_of_streams_and_of_who_comes_and_goes(gateway: Running) -> None:
+async def test_events_report_streams_and_participants(gateway: Running) -> None:
     async with joining(gateway, "alice") as alice:
         old = await alice.open_stream()
         events = alice.events()
@@ -300,9 +300,9 @@ async def test_events_tell_of_streams_and_of_who_comes_and_goes(gateway: Running
             await alice.send("capability/revoke", {"recipient": "bob", "capabilities": [{"kind": "*"}]})
             await bob.wait_until(lambda view: len(view.you.capabilities) == 1)
         await new.close("done")
-        discovered, again, started, joined, changed, left, ended = await events_of(events, 7)
+        discovered, announced, started, joined, changed, left, ended = await events_of(events, 7)
         assert discovered == StreamDiscovered(old)
-        assert again == StreamDiscovered(new)
+        assert announced == StreamDiscovered(new)
         assert started == StreamStarted(new)
         assert isinstance(joined, ParticipantJoined)
         assert joined.participant.id == "bob"
@@ -313,7 +313,7 @@ async def test_events_tell_of_streams_and_of_who_comes_and_goes(gateway: Running
 
 
 @played
-async def test_a_frame_that_is_refused_is_an_event(gateway: Running) -> None:
+async def test_a_refused_frame_is_an_event(gateway: Running) -> None:
     async with joining(gateway, "alice") as alice:
         events = alice.events()
         assert alice.connection is not None

@@ -1,6 +1,6 @@
-"""The wheel alone, in an environment that has nothing but what the wheel says it needs.
+"""The wheel alone, in an environment that has only what the wheel requires.
 
-The gateway is the repository's own; what stands in the clean environment never sees the tree.
+The gateway runs from the repository. The programs in the clean environment never see the repository.
 """
 
 import asyncio
@@ -35,7 +35,7 @@ pytestmark = pytest.mark.timeout(2 * SECONDS)
 
 
 class Clean(Fresh):
-    """A virtual environment with the wheel in it, and what the wheel needs, as pinned for this repository."""
+    """A virtual environment with the wheel and its requirements, as pinned for this repository."""
 
     def __init__(self, folder: Path) -> None:
         super().__init__(folder / "venv")
@@ -48,7 +48,7 @@ class Clean(Fresh):
 
 
 def requirements(wheel: Path) -> list[str]:
-    """What a wheel says it needs."""
+    """The requirements of a wheel."""
     with ZipFile(wheel) as archive:
         (described,) = (name for name in archive.namelist() if name.endswith(".dist-info/METADATA"))
         return message_from_bytes(archive.read(described)).get_all("Requires-Dist", [])
@@ -59,7 +59,7 @@ def clean(tmp_path_factory: pytest.TempPathFactory) -> Clean:
     return Clean(tmp_path_factory.mktemp("wheel"))
 
 
-def test_the_wheel_brings_what_it_needs_and_nothing_else(clean: Clean) -> None:
+def test_the_wheel_installs_its_requirements_and_nothing_else(clean: Clean) -> None:
     script = "from importlib.metadata import distributions; print(*(each.name for each in distributions()))"
     assert {canonicalize_name(name) for name in clean.says(script).split()} == {"mew-protocol", *clean.needed}
     done(clean.pip("check"))
@@ -75,7 +75,7 @@ def test_the_wheel_contains_the_package_and_no_tool_of_the_repository(clean: Cle
 
 
 @played
-async def test_the_agent_runs_where_only_the_wheel_is(clean: Clean, gateway: Running) -> None:
+async def test_the_example_agent_runs_with_the_wheel_only(clean: Clean, gateway: Running) -> None:
     async with joining(gateway, "alice") as alice:
         agent = await asyncio.create_subprocess_exec(
             clean.python,
@@ -98,7 +98,7 @@ async def test_the_agent_runs_where_only_the_wheel_is(clean: Clean, gateway: Run
                 await agent.communicate()
 
 
-def test_the_sdk_runs_on_its_own_libraries(clean: Clean) -> None:
+def test_the_sdk_runs_with_its_own_libraries_only(clean: Clean) -> None:
     code = "import sys, mew; mew.connect; print(sorted({name.partition('.')[0] for name in sys.modules}))"
     loaded = clean.says(code)
     assert {"mew", "picows"} <= set(re.findall(r"\w+", loaded))
@@ -106,7 +106,7 @@ def test_the_sdk_runs_on_its_own_libraries(clean: Clean) -> None:
     assert not {"cyclopts", "rich", *ABSENT} & set(re.findall(r"\w+", loaded))
 
 
-def test_importing_mew_is_instant_and_imports_nothing(clean: Clean) -> None:
+def test_importing_mew_is_fast_and_imports_nothing(clean: Clean) -> None:
     news = "import sys; before = set(sys.modules); import mew; print(sorted(set(sys.modules) - before))"
     assert clean.says(news) == "['mew']"
     timed = "from time import perf_counter as now; began = now(); import {}; print(now() - began)"

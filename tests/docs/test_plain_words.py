@@ -53,6 +53,7 @@ CHECKED_TESTS = (
         "model",
     ),
     *("pipeline", "protocol", "requirements", "supervisor", "support", "testing", "tools", "view"),
+    *("agents", "client", "torture"),
 )
 """Folders of tests whose files are checked too. The others still have such words."""
 TEXT_FILES = {".md", ".ts", ".tsx", ".mjs", ".js", ".css", ".html", ".sh", ".toml", ".yaml", ".yml", ".ipynb", ".pyi"}

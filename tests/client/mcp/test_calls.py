@@ -1,4 +1,4 @@
-"""A caller of a tool gets its result, by request or by proposal, or an error that says what happened."""
+"""The caller of a tool gets the result, by request or by proposal, or an error that says what happened."""
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator
@@ -40,7 +40,7 @@ CAPABILITIES: dict[str, Any] = {
 
 @pytest.fixture
 def rights(tmp_path: Path) -> Iterator[Running]:
-    """A gateway of those who may do everything, who may propose, and who may do nothing."""
+    """A gateway with participants that may do everything, may only propose, or may do neither."""
     with running(tmp_path, {"participants": CAPABILITIES}) as gateway:
         yield gateway
 
@@ -77,7 +77,7 @@ def calculator() -> Participant:
 
 @asynccontextmanager
 async def scene(gateway: Running, caller: str) -> AsyncIterator[tuple[Space, Space]]:
-    """The caller, and alice, who may do everything; bob has tools."""
+    """Connect the caller, alice, who may do everything, and bob, who has tools."""
     async with (
         joining(gateway, "bob") as bob,
         joining(gateway, "alice") as alice,
@@ -95,7 +95,7 @@ async def scene(gateway: Running, caller: str) -> AsyncIterator[tuple[Space, Spa
 
 
 @played
-async def test_a_tool_that_we_may_call_is_called_by_request(gateway: Running) -> None:
+async def test_a_permitted_tool_call_is_a_request(gateway: Running) -> None:
     async with scene(gateway, "carol") as (carol, alice):
         requests = alice.envelopes("mcp/*", sender="carol")
         result = await carol.call_tool("bob", "add", {"a": 3, "b": 5})
@@ -117,7 +117,7 @@ async def test_arguments_may_be_a_struct(gateway: Running) -> None:
 
 
 @played
-async def test_a_tool_that_fails_is_a_result_and_a_wrong_call_is_an_error(gateway: Running) -> None:
+async def test_a_failed_tool_is_a_result_and_a_wrong_call_is_an_error(gateway: Running) -> None:
     async with scene(gateway, "carol") as (carol, _):
         failed = await carol.call_tool("bob", "fail")
         assert (failed.is_error, failed.text) == (True, "it broke")
@@ -127,7 +127,7 @@ async def test_a_tool_that_fails_is_a_result_and_a_wrong_call_is_an_error(gatewa
 
 
 @played
-async def test_lists_come_whole_however_many_pages_they_have(gateway: Running) -> None:
+async def test_lists_are_complete_whatever_their_number_of_pages(gateway: Running) -> None:
     async with scene(gateway, "carol") as (carol, _):
         names = ["zero", "one", "two"]
         assert [tool.name for tool in await carol.list_tools("bob")] == [*names, "add", "fail", "hang"]
@@ -137,7 +137,7 @@ async def test_lists_come_whole_however_many_pages_they_have(gateway: Running) -
 
 
 @played
-async def test_resources_are_read_and_prompts_filled_in(gateway: Running) -> None:
+async def test_resources_are_read_and_prompts_are_filled_in(gateway: Running) -> None:
     async with scene(gateway, "carol") as (carol, _):
         (number,) = await carol.read_resource("bob", "number:one")
         assert isinstance(number, mcp.BlobResource)
@@ -150,14 +150,14 @@ async def test_resources_are_read_and_prompts_filled_in(gateway: Running) -> Non
 
 
 class Endless:
-    """A server whose list never ends."""
+    """A server with a list that never ends."""
 
     async def answer(self, method: str, params: Any) -> Any:
         return {"tools": [], "nextCursor": "again"}
 
 
 @played
-async def test_a_list_without_an_end_is_given_up(gateway: Running) -> None:
+async def test_a_list_without_an_end_is_an_error(gateway: Running) -> None:
     async with joining(gateway, "bob") as bob, joining(gateway, "alice") as alice:
         task = await begun(serve(bob, Endless()))
         with pytest.raises(McpError, match="without an end"):
@@ -166,7 +166,7 @@ async def test_a_list_without_an_end_is_given_up(gateway: Running) -> None:
 
 
 @played
-async def test_only_whoever_was_asked_answers(gateway: Running) -> None:
+async def test_only_the_addressee_of_a_request_can_answer_it(gateway: Running) -> None:
     async with joining(gateway, "bob") as bob, joining(gateway, "carol") as carol, joining(gateway, "alice") as alice:
         requests = bob.envelopes("mcp/request")
         calling = asyncio.create_task(alice.call("bob", "m"))
@@ -177,7 +177,7 @@ async def test_only_whoever_was_asked_answers(gateway: Running) -> None:
 
 
 @played
-async def test_who_is_not_there_is_not_waited_for(gateway: Running) -> None:
+async def test_a_call_to_an_absent_participant_fails_immediately(gateway: Running) -> None:
     async with joining(gateway, "alice") as alice:
         with pytest.raises(ParticipantNotFound, match="'bob' is not present"):
             await alice.call_tool("bob", "add")
@@ -191,7 +191,7 @@ async def test_who_is_not_there_is_not_waited_for(gateway: Running) -> None:
 
 
 @played
-async def test_an_answer_counts_though_whoever_gave_it_left_at_once(gateway: Running) -> None:
+async def test_an_answer_counts_even_if_its_sender_leaves_right_after_it(gateway: Running) -> None:
     async with joining(gateway, "alice") as alice:
         async with joining(gateway, "bob") as bob:
             requests = bob.envelopes("mcp/request")
@@ -202,7 +202,7 @@ async def test_an_answer_counts_though_whoever_gave_it_left_at_once(gateway: Run
 
 
 @played
-async def test_a_call_that_nobody_answers_times_out(gateway: Running) -> None:
+async def test_an_unanswered_call_times_out(gateway: Running) -> None:
     async with scene(gateway, "carol") as (carol, _):
         with pytest.raises(RequestTimeout, match=r"'bob' did not answer within 0\.05 s"):
             await carol.call_tool("bob", "hang", timeout=0.05)
@@ -224,7 +224,7 @@ async def test_a_call_fails_when_the_connection_breaks(gateway: Running) -> None
 
 
 @played
-async def test_what_we_may_not_request_is_proposed_and_its_result_comes_back(rights: Running) -> None:
+async def test_a_call_that_may_not_be_requested_is_proposed_and_returns_the_result(rights: Running) -> None:
     async with scene(rights, "proposer") as (proposer, alice):
         proposals = alice.proposals()
         calling = asyncio.create_task(proposer.call_tool("bob", "one"))
@@ -239,14 +239,14 @@ async def test_what_we_may_not_request_is_proposed_and_its_result_comes_back(rig
 
 
 @played
-async def test_what_we_may_request_is_decided_by_the_exact_envelope(rights: Running) -> None:
+async def test_the_exact_envelope_decides_whether_a_call_is_a_request(rights: Running) -> None:
     async with scene(rights, "proposer") as (proposer, _):
         result = await proposer.call_tool("bob", "add", {"a": 1, "b": 1})
         assert (result.text, result.by) == ("2", "proposer")
 
 
 @played
-async def test_who_fulfils_a_proposal_may_wait_for_its_answer(rights: Running) -> None:
+async def test_the_fulfiller_of_a_proposal_can_wait_for_the_answer(rights: Running) -> None:
     async with scene(rights, "proposer") as (proposer, alice):
         proposals = alice.proposals()
         calling = asyncio.create_task(proposer.call_tool("bob", "add", {"a": 1, "b": 2}, propose=True))
@@ -256,7 +256,7 @@ async def test_who_fulfils_a_proposal_may_wait_for_its_answer(rights: Running) -
 
 
 @played
-async def test_a_failed_fulfilment_is_the_failure_of_the_call(rights: Running) -> None:
+async def test_a_failed_fulfilment_fails_the_call(rights: Running) -> None:
     async with scene(rights, "proposer") as (proposer, alice):
         proposals = alice.proposals()
         calling = asyncio.create_task(proposer.call_tool("bob", "nothing"))
@@ -266,7 +266,7 @@ async def test_a_failed_fulfilment_is_the_failure_of_the_call(rights: Running) -
 
 
 @played
-async def test_a_rejection_is_told_with_its_reason(rights: Running) -> None:
+async def test_a_rejection_fails_the_call_with_its_reason(rights: Running) -> None:
     async with scene(rights, "proposer") as (proposer, alice):
         proposals = alice.proposals()
         calling = asyncio.create_task(proposer.call_tool("bob", "one"))
@@ -277,7 +277,7 @@ async def test_a_rejection_is_told_with_its_reason(rights: Running) -> None:
 
 
 @played
-async def test_a_rejection_after_somebody_fulfilled_it_changes_nothing(rights: Running) -> None:
+async def test_a_rejection_after_the_fulfilment_changes_nothing(rights: Running) -> None:
     async with scene(rights, "proposer") as (proposer, alice):
         proposals = alice.proposals()
         proposal = await proposer.propose("bob", "tools/call", {"name": "hang"})
@@ -286,13 +286,13 @@ async def test_a_rejection_after_somebody_fulfilled_it_changes_nothing(rights: R
         await until(lambda: proposed.state == "fulfilled")
         await proposed.reject()
         response = {"result": {"late": True}}
-        async with joining(rights, "bob") as another:  # takes over the socket
+        async with joining(rights, "bob") as another:  # takes over the socket of bob
             await another.send("mcp/response", response, correlation_id=request.id)
             assert (await proposal.result(5)).result == {"late": True}
 
 
 @played
-async def test_a_proposal_that_is_withdrawn_is_over_for_both(rights: Running) -> None:
+async def test_a_withdrawn_proposal_is_closed_for_both_sides(rights: Running) -> None:
     async with scene(rights, "proposer") as (proposer, alice):
         proposals = alice.proposals()
         proposal = await proposer.propose("bob", "tools/call", {"name": "one"})
@@ -309,7 +309,7 @@ async def test_a_proposal_that_is_withdrawn_is_over_for_both(rights: Running) ->
 
 
 @played
-async def test_a_proposal_withdrawn_before_it_is_read_does_not_come(rights: Running) -> None:
+async def test_a_proposal_withdrawn_before_it_is_read_is_not_delivered(rights: Running) -> None:
     async with scene(rights, "proposer") as (proposer, alice), alice.proposals() as proposals:
         first = await proposer.propose("bob", "first")
         second = await proposer.propose("bob", "second")
@@ -320,9 +320,7 @@ async def test_a_proposal_withdrawn_before_it_is_read_does_not_come(rights: Runn
 
 @pytest.mark.parametrize(("kind", "state"), [("mcp/request", "fulfilled"), ("mcp/reject", "rejected")])
 @played
-async def test_what_has_become_of_a_proposal_before_it_is_read_is_known_when_it_is(
-    rights: Running, kind: str, state: str
-) -> None:
+async def test_a_proposal_has_its_present_state_when_it_is_read(rights: Running, kind: str, state: str) -> None:
     async with scene(rights, "proposer") as (proposer, alice), alice.proposals() as proposals:
         first = await proposer.propose("bob", "first")
         second = await proposer.propose("bob", "second")
@@ -336,7 +334,7 @@ async def test_what_has_become_of_a_proposal_before_it_is_read_is_known_when_it_
 
 
 @played
-async def test_only_of_proposals_that_wait_is_it_kept_what_became_of_them(rights: Running) -> None:
+async def test_states_are_kept_only_for_proposals_that_wait_to_be_read(rights: Running) -> None:
     async with scene(rights, "proposer") as (proposer, alice), joining(rights, "silent", queue=2) as silent:
         proposals = silent.proposals()
         proposals_made = [await proposer.propose("bob", str(number)) for number in range(3)]
@@ -351,7 +349,7 @@ async def test_only_of_proposals_that_wait_is_it_kept_what_became_of_them(rights
 
 
 @played
-async def test_nobody_withdraws_what_another_proposed(rights: Running) -> None:
+async def test_only_its_proposer_can_withdraw_a_proposal(rights: Running) -> None:
     async with scene(rights, "proposer") as (proposer, alice):
         proposals = alice.proposals()
         proposal = await proposer.propose("bob", "tools/call", {"name": "one"})
@@ -364,7 +362,7 @@ async def test_nobody_withdraws_what_another_proposed(rights: Running) -> None:
 
 
 @played
-async def test_our_own_proposals_are_not_ours_to_approve(gateway: Running) -> None:
+async def test_our_own_proposals_are_not_offered_to_us(gateway: Running) -> None:
     async with scene(gateway, "carol") as (carol, alice):
         proposals = alice.proposals()
         await alice.propose("bob", "mine")
@@ -373,7 +371,7 @@ async def test_our_own_proposals_are_not_ours_to_approve(gateway: Running) -> No
 
 
 @played
-async def test_a_proposal_addressed_to_nobody_is_approved_to_somebody(gateway: Running) -> None:
+async def test_a_proposal_without_an_addressee_is_approved_with_one(gateway: Running) -> None:
     async with scene(gateway, "carol") as (carol, alice):
         proposals = alice.proposals()
         proposal = await carol.propose((), "tools/call", {"name": "one"})
@@ -385,7 +383,7 @@ async def test_a_proposal_addressed_to_nobody_is_approved_to_somebody(gateway: R
 
 
 @played
-async def test_a_proposal_that_its_addressee_answers_itself_is_answered(gateway: Running) -> None:
+async def test_the_addressee_can_answer_a_proposal_itself(gateway: Running) -> None:
     async with joining(gateway, "bob") as bob, joining(gateway, "carol") as carol:
         proposal = await carol.propose("bob", "m")
         await carol.send("mcp/response", {"result": {"of": "carol"}}, correlation_id=proposal.id)
@@ -395,7 +393,7 @@ async def test_a_proposal_that_its_addressee_answers_itself_is_answered(gateway:
 
 
 @played
-async def test_what_we_may_neither_request_nor_propose_is_not_sent(rights: Running) -> None:
+async def test_a_call_that_may_be_neither_requested_nor_proposed_is_not_sent(rights: Running) -> None:
     async with scene(rights, "silent") as (silent, alice):
         envelopes = alice.envelopes("mcp/*")
         with pytest.raises(NotPermitted, match="neither request nor propose 'tools/call' to 'bob'"):
@@ -408,7 +406,7 @@ async def test_what_we_may_neither_request_nor_propose_is_not_sent(rights: Runni
 
 
 @played
-async def test_a_proposal_that_nobody_waits_for_is_withdrawn(rights: Running) -> None:
+async def test_a_proposal_is_withdrawn_when_its_caller_stops_waiting(rights: Running) -> None:
     async with scene(rights, "proposer") as (proposer, alice):
         withdrawals, proposed_envelopes = alice.envelopes("mcp/withdraw"), alice.envelopes("mcp/proposal")
         with pytest.raises(RequestTimeout, match=r"within 0\.05 s"):
@@ -426,7 +424,7 @@ async def test_a_proposal_that_nobody_waits_for_is_withdrawn(rights: Running) ->
 
 @pytest.mark.parametrize("end", ["cancelled", "too late"])
 @played
-async def test_a_proposal_that_is_given_up_while_it_is_made_is_withdrawn(rights: Running, end: str) -> None:
+async def test_a_proposal_is_withdrawn_when_its_caller_stops_before_the_echo(rights: Running, end: str) -> None:
     async with (
         scene(rights, "silent") as (_, alice),
         proxied(rights.port) as (proxy, url),
@@ -448,7 +446,7 @@ async def test_a_proposal_that_is_given_up_while_it_is_made_is_withdrawn(rights:
 
 
 @played
-async def test_a_proposal_that_could_not_be_sent_in_time_is_not_sent_later(rights: Running) -> None:
+async def test_a_proposal_that_was_not_sent_in_time_is_not_sent_later(rights: Running) -> None:
     async with scene(rights, "proposer") as (proposer, alice):
         envelopes = alice.envelopes("mcp/*")
         assert proposer.connection is not None
@@ -461,7 +459,7 @@ async def test_a_proposal_that_could_not_be_sent_in_time_is_not_sent_later(right
 
 
 @played
-async def test_who_times_out_on_a_proposal_may_wait_again(rights: Running) -> None:
+async def test_a_caller_can_wait_again_after_a_time_out(rights: Running) -> None:
     async with scene(rights, "proposer") as (proposer, alice):
         proposals = alice.proposals()
         proposal: Proposal = await proposer.propose("bob", "tools/call", {"name": "one"})
@@ -473,13 +471,13 @@ async def test_who_times_out_on_a_proposal_may_wait_again(rights: Running) -> No
 
 
 @played
-async def test_a_proposal_whose_answer_may_have_been_missed_fails(rights: Running) -> None:
+async def test_a_proposal_fails_if_its_answer_may_have_been_missed(rights: Running) -> None:
     async with scene(rights, "proposer") as (proposer, alice):
         proposal = await proposer.propose("bob", "tools/call", {"name": "one"})
         waiting = asyncio.create_task(proposal.result())
         await alice.send("capability/grant", {"recipient": "proposer", "capabilities": [{"kind": "chat"}]})
         await proposer.wait_until(lambda view: {"kind": "chat"} in view.you.capabilities)
-        assert not waiting.done()  # a welcome alone is no reason
+        assert not waiting.done()  # a new welcome alone does not fail it
         assert proposer.connection is not None
         proposer.connection.abort("as if the network were gone")
         with pytest.raises(ConnectionLost, match="is unknown"):
@@ -487,7 +485,7 @@ async def test_a_proposal_whose_answer_may_have_been_missed_fails(rights: Runnin
 
 
 @played
-async def test_a_proposal_ends_with_the_space(rights: Running) -> None:
+async def test_a_proposal_fails_when_the_space_is_closed(rights: Running) -> None:
     async with scene(rights, "proposer") as (proposer, _):
         proposal = await proposer.propose("bob", "m")
         waiting = asyncio.create_task(proposal.result())

@@ -1,4 +1,4 @@
-"""What MCP says goes over the wire as MCP spells it, and comes back as the same value."""
+"""MCP values are encoded as MCP spells them, and decode to the same value."""
 
 from typing import Any
 
@@ -46,7 +46,7 @@ from mew.client import McpError, mcp
         (mcp.ResourceLink(uri="a:b", name="b"), {"type": "resource_link", "uri": "a:b", "name": "b"}),
     ],
 )
-def test_a_value_is_spelled_as_mcp_does_and_read_again(value: Any, wire: dict[str, Any]) -> None:
+def test_a_value_is_encoded_as_mcp_spells_it_and_decoded_to_the_same_value(value: Any, wire: dict[str, Any]) -> None:
     assert mcp.encode_value(value) == wire
     assert mcp.decode_value(wire, type(value)) == value
 
@@ -60,29 +60,29 @@ def test_a_value_is_spelled_as_mcp_does_and_read_again(value: Any, wire: dict[st
         (7, mcp.OtherContent({"value": 7})),
     ],
 )
-def test_a_piece_that_nobody_knows_is_kept_as_it_came(wire: Any, piece: Any) -> None:
+def test_content_of_an_unknown_type_is_kept_unchanged(wire: Any, piece: Any) -> None:
     assert mcp.CallResult(content=[wire]).contents == [piece]
 
 
-def test_bytes_come_back_as_bytes() -> None:
+def test_bytes_are_decoded_to_the_same_bytes() -> None:
     assert mcp.ImageContent.of(b"\x00\xff", "image/png").bytes == b"\x00\xff"
     assert mcp.BlobResource.of("a:b", b"\x00\xff").bytes == b"\x00\xff"
     embedded = mcp.EmbeddedResource.of(mcp.BlobResource.of("a:b", b"\x00"))
     assert embedded.contents == mcp.BlobResource.of("a:b", b"\x00")
 
 
-def test_an_error_is_raised_where_a_result_is_wanted() -> None:
+def test_an_error_is_raised_where_a_result_is_expected() -> None:
     response = mcp.decode_value({"error": {"code": -32601, "message": "no such method", "data": [1]}}, mcp.Response)
     with pytest.raises(McpError, match="no such method") as raised:
         response.unwrap()
     assert (raised.value.code, raised.value.data) == (-32601, [1])
 
 
-def test_a_response_of_nothing_is_an_empty_result() -> None:
+def test_an_empty_response_is_an_empty_result() -> None:
     assert mcp.decode_value({}, mcp.Response).unwrap() == {}
 
 
 @pytest.mark.parametrize("wire", [{"tools": 7}, [], None, {"tools": [{"title": "nameless"}]}])
-def test_what_is_no_mcp_is_a_failure_that_says_so(wire: Any) -> None:
+def test_a_value_outside_the_schema_of_mcp_is_an_error(wire: Any) -> None:
     with pytest.raises(McpError, match=r"does not fit MCP.s schema"):
         mcp.decode_value(wire, mcp.ListPage)

@@ -1,4 +1,4 @@
-"""A participant's functions are tools, resources and prompts of MCP, and answer permitted requests."""
+"""A participant serves its functions as tools, resources and prompts of MCP, and answers permitted requests."""
 
 import asyncio
 import dataclasses
@@ -31,7 +31,7 @@ class Size:
 
 @asynccontextmanager
 async def serving(gateway: Running, participant: Participant, **options: Any) -> AsyncIterator[Space]:
-    """Bob serves; what is given is alice, who asks."""
+    """Let bob serve the participant; gives alice, who sends requests."""
     async with joining(gateway, "bob") as bob, joining(gateway, "alice") as alice:
         task = await begun(participant.run(bob, **options))
         await alice.wait_until(lambda view: "bob" in view.participants)
@@ -42,7 +42,7 @@ async def serving(gateway: Running, participant: Participant, **options: Any) ->
 
 
 def asked(participant: Participant, method: str, **params: Any) -> Any:
-    """What the participant answers, without a space."""
+    """The answer of the participant, without a space."""
     return asyncio.run(participant.answer(method, params))
 
 
@@ -59,7 +59,7 @@ def called(function: Callable[..., Any], **arguments: Any) -> dict[str, Any]:
     return dict(asked(participant, "tools/call", name="it", arguments=arguments))
 
 
-# Tools: what they say of themselves
+# Descriptions of tools
 
 
 def test_a_tool_is_described_by_its_annotations_and_docstring() -> None:
@@ -89,7 +89,7 @@ def test_a_tool_is_described_by_its_annotations_and_docstring() -> None:
     assert tool["outputSchema"]["properties"] == {"result": {"type": "array", "items": {"type": "string"}}}
 
 
-def test_a_tool_may_take_another_name_and_description() -> None:
+def test_a_tool_can_have_another_name_and_description() -> None:
     participant = Participant()
 
     @participant.tool(name="sum", description="Adds.")
@@ -101,7 +101,7 @@ def test_a_tool_may_take_another_name_and_description() -> None:
     assert (tool["name"], tool["description"], add(3)) == ("sum", "Adds.", 3)
 
 
-def test_a_tool_that_takes_nothing_takes_an_empty_object() -> None:
+def test_a_tool_without_parameters_takes_an_empty_object() -> None:
     assert tool_of(lambda: "x")["inputSchema"] == {
         "title": "<lambda> arguments",
         "type": "object",
@@ -121,7 +121,7 @@ def test_a_tool_that_takes_nothing_takes_an_empty_object() -> None:
         (Point | None, {"result"}),
     ],
 )
-def test_what_a_tool_returns_is_described_as_an_object(returns: Any, properties: set[str]) -> None:
+def test_the_result_of_a_tool_is_described_as_an_object(returns: Any, properties: set[str]) -> None:
     def give() -> Any: ...
 
     give.__annotations__["return"] = returns
@@ -132,14 +132,14 @@ def test_what_a_tool_returns_is_described_as_an_object(returns: Any, properties:
 @pytest.mark.parametrize(
     "returns", [str, bytes, None, Any, mcp.TextContent, list[mcp.TextContent], str | None, mcp.CallResult, object]
 )
-def test_what_is_told_as_contents_promises_nothing_structured(returns: Any) -> None:
+def test_a_result_that_is_contents_has_no_output_schema(returns: Any) -> None:
     def give() -> Any: ...
 
     give.__annotations__["return"] = returns
     assert "outputSchema" not in tool_of(give)
 
 
-def test_a_type_that_refers_to_itself_keeps_its_definition() -> None:
+def test_a_recursive_type_keeps_its_definition() -> None:
     def walk() -> "Tree":
         return Tree([])
 
@@ -177,21 +177,21 @@ def unresolved(a: "Nowhere") -> None: ...  # type: ignore[name-defined] # noqa: 
         (unresolved, "unresolved: name 'Nowhere' is not defined"),
     ],
 )
-def test_a_function_that_can_be_no_tool_is_refused_where_it_is_registered(
+def test_a_function_that_cannot_be_a_tool_is_rejected_at_its_registration(
     function: Callable[..., Any], complaint: str
 ) -> None:
     with pytest.raises(TypeError, match=complaint):
         Participant().tool(function)
 
 
-def test_two_tools_of_one_name_are_refused() -> None:
+def test_a_second_tool_of_the_same_name_is_rejected() -> None:
     participant = Participant()
     participant.tool(name="it")(lambda: 1)
     with pytest.raises(ValueError, match="there is a tool 'it' already"):
         participant.tool(name="it")(lambda: 2)
 
 
-# Tools: calling them
+# Calls of tools
 
 
 @pytest.mark.parametrize(
@@ -206,23 +206,23 @@ def test_two_tools_of_one_name_are_refused() -> None:
         (True, "true", {"result": True}),
     ],
 )
-def test_a_value_is_told_as_json_and_structured(value: Any, text: str, structured: Any) -> None:
+def test_a_value_is_returned_as_json_and_as_structured_content(value: Any, text: str, structured: Any) -> None:
     result = called(lambda: value)
     assert result == {"content": [{"type": "text", "text": text}], "structuredContent": structured}
 
 
-def test_text_is_told_as_text_and_nothing_as_nothing() -> None:
+def test_a_string_is_returned_as_text_and_none_as_no_content() -> None:
     assert called(lambda: "eight") == {"content": [{"type": "text", "text": "eight"}]}
     assert called(lambda: None) == {"content": []}
 
 
-def test_bytes_are_told_as_a_blob() -> None:
+def test_bytes_are_returned_as_a_blob() -> None:
     (piece,) = called(lambda: b"\x00\xff")["content"]
     assert mcp.decode_value(piece["resource"], mcp.BlobResource).bytes == b"\x00\xff"
     assert piece["resource"]["mimeType"] == "application/octet-stream"
 
 
-def test_contents_are_told_as_they_are() -> None:
+def test_contents_are_returned_unchanged() -> None:
     picture = mcp.ImageContent.of(b"png", "image/png")
     expected = [{"type": "image", "data": "cG5n", "mimeType": "image/png"}]
     assert called(lambda: picture) == {"content": expected}
@@ -231,7 +231,7 @@ def test_contents_are_told_as_they_are() -> None:
     assert called(lambda: mcp.CallResult(is_error=True)) == {"content": [], "isError": True}
 
 
-def test_what_was_promised_structured_is_told_structured() -> None:
+def test_a_declared_result_is_returned_as_structured_content() -> None:
     def maybe(is_found: bool) -> int | None:
         return 8 if is_found else None
 
@@ -249,7 +249,7 @@ def test_what_was_promised_structured_is_told_structured() -> None:
     assert called(liar)["isError"] is True
 
 
-def test_arguments_are_converted_to_what_the_function_wants() -> None:
+def test_arguments_are_converted_to_the_types_of_the_function() -> None:
     def area(size: Size, at: Point, tags: set[str], scale: int = 2) -> str:
         return f"{size!r} {at!r} {sorted(tags)} {scale}"
 
@@ -257,7 +257,7 @@ def test_arguments_are_converted_to_what_the_function_wants() -> None:
     assert result["content"][0]["text"] == "Size(width=3) Point(x=1.0, y=0.0) ['a', 'b'] 2"
 
 
-def test_a_default_that_can_change_is_each_call_its_own() -> None:
+def test_a_mutable_default_is_new_in_each_call() -> None:
     def gather(into: list[int] = [1]) -> list[int]:  # noqa: B006
         into.append(2)
         return into
@@ -278,7 +278,7 @@ def test_a_default_that_can_change_is_each_call_its_own() -> None:
         ({"a": -1}, ">= 0"),
     ],
 )
-def test_wrong_arguments_are_invalid_params_that_name_the_argument(arguments: Any, complaint: str) -> None:
+def test_a_wrong_argument_is_an_error_of_invalid_params(arguments: Any, complaint: str) -> None:
     def it(a: Annotated[int, msgspec.Meta(ge=0)], b: int = 0) -> int:
         raise AssertionError("it must not be called")
 
@@ -302,7 +302,7 @@ def test_wrong_arguments_are_invalid_params_that_name_the_argument(arguments: An
         ("sampling/createMessage", {}, mcp.METHOD_NOT_FOUND),
     ],
 )
-def test_what_cannot_be_answered_has_its_code(method: str, params: dict[str, Any], code: int) -> None:
+def test_an_unanswerable_request_has_the_code_of_its_reason(method: str, params: dict[str, Any], code: int) -> None:
     participant = Participant()
     participant.tool(name="it")(lambda: 1)
     with pytest.raises(McpError) as raised:
@@ -310,7 +310,7 @@ def test_what_cannot_be_answered_has_its_code(method: str, params: dict[str, Any
     assert raised.value.code == code
 
 
-def test_a_tool_that_fails_says_so_without_a_traceback(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_failed_tool_returns_its_message_without_a_traceback(caplog: pytest.LogCaptureFixture) -> None:
     def divide() -> float:
         return 1 / 0
 
@@ -405,7 +405,7 @@ def test_a_resource_is_read_by_its_address(uri: str, contents: dict[str, Any]) -
         ("page:///x/seven", mcp.INVALID_PARAMS),
     ],
 )
-def test_a_resource_that_is_not_there_says_so(uri: str, code: int) -> None:
+def test_a_missing_resource_is_an_error(uri: str, code: int) -> None:
     with pytest.raises(McpError) as raised:
         asked(library(), "resources/read", uri=uri)
     assert raised.value.code == code
@@ -414,7 +414,7 @@ def test_a_resource_that_is_not_there_says_so(uri: str, code: int) -> None:
 @pytest.mark.parametrize(
     ("template", "error"), [("a:{b}", TypeError), ("a:{b", ValueError), ("a:{b-c}", ValueError), ("a:", TypeError)]
 )
-def test_a_template_must_give_what_the_function_takes(template: str, error: type[Exception]) -> None:
+def test_a_template_must_have_exactly_the_parameters_of_the_function(template: str, error: type[Exception]) -> None:
     with pytest.raises(error):
         Participant().resource(template)(lambda name: name)
 
@@ -436,7 +436,7 @@ def test_prompts_are_listed_and_filled_in() -> None:
     ]
 
 
-def test_it_introduces_itself() -> None:
+def test_initialize_returns_name_version_and_capabilities() -> None:
     result = asked(library(), "initialize", protocolVersion="2024-11-05", capabilities={})
     assert result["protocolVersion"] == "2024-11-05"
     assert result["capabilities"] == {"resources": {"listChanged": True}, "prompts": {"listChanged": True}}
@@ -447,7 +447,7 @@ def test_it_introduces_itself() -> None:
     assert asked(library(), "notifications/initialized") == {}
 
 
-def test_a_long_list_comes_in_pages() -> None:
+def test_a_long_list_is_returned_in_pages() -> None:
     participant = Participant(page=2)
     for number in range(5):
         participant.tool(name=f"tool{number}")(lambda: 1)
@@ -459,7 +459,7 @@ def test_a_long_list_comes_in_pages() -> None:
     assert (names, pages) == ([f"tool{number}" for number in range(5)], 3)
 
 
-def test_the_last_page_names_no_other() -> None:
+def test_the_last_page_has_no_cursor() -> None:
     participant = Participant(page=2)
     for number in range(4):
         participant.tool(name=f"tool{number}")(lambda: 1)
@@ -470,7 +470,7 @@ def test_the_last_page_names_no_other() -> None:
 
 
 @played
-async def test_a_request_is_answered_to_whoever_asked_in_its_context(gateway: Running) -> None:
+async def test_the_answer_goes_to_the_requester_and_keeps_the_context(gateway: Running) -> None:
     participant = Participant()
     participant.tool(name="who")(lambda: f"{current_request().sender} in {participant.space.participant_id}")
     async with serving(gateway, participant) as alice:
@@ -486,7 +486,7 @@ async def test_a_request_is_answered_to_whoever_asked_in_its_context(gateway: Ru
 
 
 @played
-async def test_only_what_is_addressed_to_us_is_answered(gateway: Running) -> None:
+async def test_only_requests_addressed_to_the_participant_are_answered(gateway: Running) -> None:
     asked_for = []
     participant = Participant()
     participant.tool(name="it")(lambda: asked_for.append(current_request().id))
@@ -499,7 +499,7 @@ async def test_only_what_is_addressed_to_us_is_answered(gateway: Running) -> Non
 
 
 class Gauge:
-    """A server that holds requests until it is let go, and counts the concurrent ones."""
+    """A server that holds its answers until `go` is set, and counts the concurrent requests."""
 
     def __init__(self) -> None:
         self.now = self.most = self.begun = 0
@@ -529,7 +529,7 @@ async def desk(
 
 
 @played
-async def test_requests_are_answered_several_at_once_but_not_too_many(gateway: Running) -> None:
+async def test_requests_are_answered_concurrently_up_to_the_limit(gateway: Running) -> None:
     gauge = Gauge()
     async with desk(gateway, gauge, concurrency=3) as (alice, _, _):
         calls = [asyncio.create_task(alice.call("bob", f"m/{number}")) for number in range(8)]
@@ -543,7 +543,7 @@ async def test_requests_are_answered_several_at_once_but_not_too_many(gateway: R
 
 
 @played
-async def test_who_is_cancelled_cancels_what_it_was_answering(gateway: Running) -> None:
+async def test_cancelling_serve_cancels_the_answers_in_progress(gateway: Running) -> None:
     gauge = Gauge()
     async with desk(gateway, gauge) as (alice, _, task):
         await alice.send("mcp/request", {"method": "m"}, to="bob")
@@ -566,7 +566,7 @@ async def test_serving_ends_with_the_space(gateway: Running) -> None:
 
 
 class Broken:
-    """A server that fails in whatever way it is asked to."""
+    """A server whose answer to each method fails in another way."""
 
     async def answer(self, method: str, params: Any) -> Any:
         if method == "raise":
@@ -593,7 +593,7 @@ class Broken:
     ],
 )
 @played
-async def test_a_server_that_fails_answers_with_an_error_and_goes_on(
+async def test_a_failed_answer_is_an_error_and_serving_continues(
     gateway: Running, method: str, code: int, message: str
 ) -> None:
     async with desk(gateway, Broken()) as (alice, _, _):
@@ -605,14 +605,14 @@ async def test_a_server_that_fails_answers_with_an_error_and_goes_on(
 
 
 @played
-async def test_params_that_are_no_object_are_invalid(gateway: Running) -> None:
+async def test_params_must_be_an_object(gateway: Running) -> None:
     async with desk(gateway, Broken()) as (alice, _, _):
         response = await alice.request("mcp/request", {"method": "m", "params": [1]}, to="bob", answer="mcp/response")
         assert response.payload["error"]["code"] == mcp.INVALID_PARAMS
 
 
 @played
-async def test_an_answer_that_is_ready_while_we_are_away_is_sent_when_we_are_back(gateway: Running) -> None:
+async def test_an_answer_that_is_ready_during_a_break_is_sent_after_the_reconnect(gateway: Running) -> None:
     gauge = Gauge()
     async with desk(gateway, gauge) as (alice, bob, _):
         responses = alice.envelopes("mcp/response")
@@ -625,13 +625,13 @@ async def test_an_answer_that_is_ready_while_we_are_away_is_sent_when_we_are_bac
         assert (await anext(responses)).payload == {"result": {"method": "m"}}
 
 
-def test_no_request_at_once_is_refused() -> None:
+def test_a_concurrency_of_zero_is_rejected() -> None:
     with pytest.raises(ValueError, match="concurrency is 0"):
         asyncio.run(serve(None, Broken(), concurrency=0))  # type: ignore[arg-type]
 
 
 @played
-async def test_a_list_that_changes_is_told(gateway: Running) -> None:
+async def test_a_changed_list_is_notified(gateway: Running) -> None:
     participant = Participant()
     async with serving(gateway, participant) as alice:
         notes = alice.envelopes("mcp/notification")
@@ -662,7 +662,7 @@ async def test_a_participant_serves_one_space_at_a_time(gateway: Running) -> Non
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 @played
-async def test_a_program_leaves_in_good_order_when_it_is_told_to(gateway: Running, number: signal.Signals) -> None:
+async def test_a_program_leaves_gracefully_on_a_signal(gateway: Running, number: signal.Signals) -> None:
     participant = Participant()
     async with joining(gateway, "alice") as alice:
         running = asyncio.create_task(
@@ -677,12 +677,12 @@ async def test_a_program_leaves_in_good_order_when_it_is_told_to(gateway: Runnin
 
 
 @played
-async def test_a_program_that_is_not_let_in_says_why(gateway: Running) -> None:
+async def test_a_program_whose_join_is_refused_raises_the_reason(gateway: Running) -> None:
     with pytest.raises(mew.client.JoinRefused):
         await Participant().run_forever(url_of(gateway), space="lab", token="wrong")
 
 
-def test_the_log_is_the_clients(caplog: pytest.LogCaptureFixture) -> None:
+def test_failures_are_logged_under_the_client(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING, "mew.client"):
         called(lambda: 1 / 0)
     assert [record.name for record in caplog.records] == ["mew.client"]
