@@ -78,7 +78,7 @@ def test_a_durable_replacement_fsyncs_contents_then_name(tmp_path: Path, monkeyp
 
 
 def test_a_file_that_cannot_be_replaced_is_named(tmp_path: Path) -> None:
-    with pytest.raises(FileUnavailable, match=r"missing/file: cannot be written: No such file or directory"):
+    with pytest.raises(FileUnavailable, match="missing/file"):
         replace_file(tmp_path / "missing" / "file", b"")
 
 

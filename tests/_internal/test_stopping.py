@@ -56,7 +56,7 @@ def run(test: Callable[[], Awaitable[None]]) -> None:
     asyncio.run(main())
 
 
-def test_a_child_that_heeds_sigterm_is_not_killed_and_is_reaped() -> None:
+def test_a_child_that_ends_on_sigterm_is_not_killed_and_is_reaped() -> None:
     async def test() -> None:
         process, _ = await started(SLEEP)
         assert await stop_child(process, DEADLINE)
@@ -99,7 +99,7 @@ def test_stopping_a_child_that_has_ended_stops_the_rest_of_its_group() -> None:
     run(test)
 
 
-def test_a_cancelled_stop_kills_the_group_at_once_and_reaps_the_child() -> None:
+def test_a_cancelled_stop_kills_the_group_immediately_and_reaps_the_child() -> None:
     async def test() -> None:
         process, line = await started(PARENT, IGNORE_TERM)
         task = asyncio.create_task(stop_child(process, DEADLINE), name="stop")

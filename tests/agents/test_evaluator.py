@@ -124,7 +124,7 @@ def test_an_expression_without_a_value_is_rejected_with_a_reason(expression: str
 
 @pytest.mark.parametrize("name", ["__import__", "open", "os.system", "x"])
 def test_an_unknown_name_is_rejected_with_the_list_of_known_names(name: str) -> None:
-    with pytest.raises(ExpressionError, match=f"'{name}' is not known; use abs, ceil, .*, tau"):
+    with pytest.raises(ExpressionError, match=f"'{name}'.* abs, ceil, .*, tau"):
         evaluate_expression(f"{name}(1)")
 
 

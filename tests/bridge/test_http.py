@@ -83,7 +83,5 @@ async def test_a_call_that_loses_its_server_starts_a_new_session(gateway: Runnin
 async def test_a_server_that_stays_unreachable_is_abandoned(gateway: Running) -> None:
     async with bridged(gateway, msgspec.structs.replace(Service().server, url="http://127.0.0.1:1/mcp")) as tools:
         await until(tools.running.done)
-        with pytest.raises(
-            TooManyRestarts, match=r"^All connection attempts failed; abandoned after 1 restarts within 60 s$"
-        ):
+        with pytest.raises(TooManyRestarts, match=r"\b1 restarts within 60 s$"):
             await tools.running

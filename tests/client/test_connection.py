@@ -68,7 +68,7 @@ async def test_a_welcome_that_cannot_be_read_fails_the_connection(caplog: pytest
         await await_close(reader)
 
     async with faking(script) as url:
-        with pytest.raises(ConnectionLost, match="could not be handled"):
+        with pytest.raises(ConnectionLost):
             await mew.connect(url, token="any")
     assert "could not be handled" in caplog.text
 

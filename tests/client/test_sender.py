@@ -331,5 +331,5 @@ async def test_closing_the_space_fails_every_waiting_call(gateway: Running) -> N
         assert isinstance(outcome, ConnectionLost), outcome
         assert not outcome.unconfirmed
     for late in (alice.chat("late"), alice.wait_for(lambda _: True), alice.connected(), alice.open_stream()):
-        with pytest.raises(ConnectionLost, match="closed by this client"):
+        with pytest.raises(ConnectionLost):
             await late

@@ -220,8 +220,9 @@ async def test_a_shutdown_by_the_gateway_ends_the_client(gateway: Running, monke
         shutdowns = bob.envelopes("participant/shutdown")
         await alice.send("participant/shutdown", to="bob")
         assert [shutdown.to async for shutdown in shutdowns] == [("bob",)]
-        with pytest.raises(ConnectionLost, match="1000"):
+        with pytest.raises(ConnectionLost) as lost:
             await bob.chat("late")
+        assert lost.value.code == 1000
 
 
 @played
@@ -263,8 +264,9 @@ async def test_a_client_without_reconnect_does_not_reconnect(gateway: Running) -
         frames, waiting = alice.frames(), asyncio.create_task(alice.wait_for(lambda _: False))
         await asyncio.sleep(0)
         await closed_with(gateway, 1012)
-        with pytest.raises(ConnectionLost, match="1012"):
+        with pytest.raises(ConnectionLost) as lost:
             await anext(frames)
+        assert lost.value.code == 1012
         with pytest.raises(ConnectionLost):
             await waiting
 
@@ -278,8 +280,9 @@ async def test_attempts_continue_until_a_gateway_answers(gateway: Running, monke
         proxy.behave()
         proxy.hold("down")  # it answers the upgrade, and then nothing
         await until(lambda: proxy.connections >= 7)
-        with pytest.raises(ConnectionLost, match="reconnecting"):
+        with pytest.raises(ConnectionLost) as lost:
             await alice.chat("not yet")
+        assert not lost.value.unconfirmed
         await back(proxy, alice)
         await alice.chat("now")
 
@@ -319,7 +322,7 @@ async def test_closing_ends_the_reconnect(gateway: Running) -> None:
             assert "mew client" in str(asyncio.all_tasks())
         assert "mew client" not in str(asyncio.all_tasks())
         assert [chat async for chat in chats] == []
-        with pytest.raises(ConnectionLost, match="closed by this client"):
+        with pytest.raises(ConnectionLost):
             await alice.connected()
 
 
@@ -357,7 +360,7 @@ async def test_an_accepted_request_is_not_unconfirmed_when_its_answer_is_lost(ga
         asking = asyncio.create_task(alice.request("mcp/request", {"method": "tools/list"}))
         await alice.wait_for(lambda envelope: envelope.kind == "mcp/request")
         proxy.cut()
-        with pytest.raises(ConnectionLost, match="was accepted") as lost:
+        with pytest.raises(ConnectionLost) as lost:
             await asking
         assert not lost.value.unconfirmed
         assert report.unconfirmed == []
@@ -387,7 +390,7 @@ async def test_a_network_that_swallows_everything_is_detected(gateway: Running, 
     report = Report()
     async with behind_proxy(gateway, "alice", **report.options(heartbeat=0.3)) as (proxy, alice):
         proxy.swallowing |= ways
-        with pytest.raises(ConnectionLost, match="silent"):
+        with pytest.raises(ConnectionLost):
             await alice.chat("hello?")
         proxy.behave()
         await until(lambda: report.gaps)

@@ -167,7 +167,7 @@ async def test_a_subscription_has_one_reader(gateway: Running) -> None:
         chats = alice.envelopes("chat")
         waiting = asyncio.create_task(anext(chats))
         await asyncio.sleep(0)
-        with pytest.raises(RuntimeError, match="one reader"):
+        with pytest.raises(RuntimeError):
             await anext(chats)
         await alice.chat("hello")
         assert (await waiting).payload["text"] == "hello"

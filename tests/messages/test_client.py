@@ -3,6 +3,7 @@
 The errors of a gateway are in `test_protocol.py`. Review a change here like a translation.
 """
 
+import asyncio
 from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 from typing import Any, Final
@@ -10,7 +11,7 @@ from typing import Any, Final
 import pytest
 
 import mew
-from mew.client import ConnectionLost, Participant, Space
+from mew.client import ConnectionLost, Participant, Space, serve
 from mew.errors import MewError
 from tests.client.harness import joining, played
 from tests.gateway.raw import Running, running
@@ -50,6 +51,10 @@ WITHOUT_A_GATEWAY: Final[dict[str, tuple[Callable[[], Any], str]]] = {
     ),
     "a queue of nothing": (lambda: mew.connect("ws://localhost", queue=0), "a queue of 0 holds nothing"),
     "two tools of one name": (two_tools_of_one_name, "there is a tool 'it' already"),
+    "a concurrency of zero": (
+        lambda: asyncio.run(serve(None, Participant(), concurrency=0)),  # type: ignore[arg-type]
+        "concurrency is 0: a service needs at least 1 concurrent request",
+    ),
     "a positional argument": (
         positional_argument,
         "area: width: int cannot be given by name, and MCP gives arguments by name only",
@@ -89,6 +94,23 @@ async def close_and_send(space: Space) -> None:
     await space.chat("hello")
 
 
+async def read_twice(space: Space) -> None:
+    chats = space.envelopes("chat")
+    waiting = asyncio.create_task(anext(chats))
+    await asyncio.sleep(0)
+    try:
+        await anext(chats)
+    finally:
+        waiting.cancel()
+        await asyncio.wait([waiting])
+
+
+async def think_after_the_end(space: Space) -> None:
+    async with space.reasoning() as thought:
+        await thought.conclude("so be it")
+        await thought.say("too late")
+
+
 WITH_A_GATEWAY: Final[dict[str, tuple[str, Callable[[Space], Awaitable[Any]], str]]] = {
     "a tool of an absent participant": ("alice", lambda space: space.call_tool("dora", "add"), "'dora' is not present"),
     "no answer": (
@@ -107,16 +129,18 @@ WITH_A_GATEWAY: Final[dict[str, tuple[str, Callable[[Space], Awaitable[Any]], st
         "`async with` begins a reasoning",
     ),
     "an unknown stream": ("alice", write_as_a_reader, "no stream 'stream-1'"),
+    "a second reader of a subscription": ("alice", read_twice, "a subscription has one reader at a time"),
+    "a thought after the end": ("alice", think_after_the_end, "this reasoning has ended"),
     "a closed space": ("alice", close_and_send, "closed by this client"),
 }
 
 
-@pytest.mark.parametrize(("who", "provoke", "sentence"), WITH_A_GATEWAY.values(), ids=WITH_A_GATEWAY)
+@pytest.mark.parametrize(("participant", "provoke", "sentence"), WITH_A_GATEWAY.values(), ids=WITH_A_GATEWAY)
 @played
 async def test_an_error_in_a_space_says_what_is_wrong(
-    gateway: Running, who: str, provoke: Callable[[Space], Awaitable[Any]], sentence: str
+    gateway: Running, participant: str, provoke: Callable[[Space], Awaitable[Any]], sentence: str
 ) -> None:
-    async with joining(gateway, "bob"), joining(gateway, who) as space:
+    async with joining(gateway, "bob"), joining(gateway, participant) as space:
         with pytest.raises((MewError, RuntimeError)) as raised:
             await provoke(space)
     assert str(raised.value) == sentence

@@ -121,7 +121,7 @@ async def test_a_failed_tool_is_a_result_and_a_wrong_call_is_an_error(gateway: R
     async with scene(gateway, "carol") as (carol, _):
         failed = await carol.call_tool("bob", "fail")
         assert (failed.is_error, failed.text) == (True, "it broke")
-        with pytest.raises(McpError, match="missing required field `b`") as raised:
+        with pytest.raises(McpError, match="`b`") as raised:
             await carol.call_tool("bob", "add", {"a": 1})
         assert raised.value.code == mcp.INVALID_PARAMS
 
@@ -179,13 +179,13 @@ async def test_only_the_addressee_of_a_request_can_answer_it(gateway: Running) -
 @played
 async def test_a_call_to_an_absent_participant_fails_immediately(gateway: Running) -> None:
     async with joining(gateway, "alice") as alice:
-        with pytest.raises(ParticipantNotFound, match="'bob' is not present"):
+        with pytest.raises(ParticipantNotFound, match="'bob'"):
             await alice.call_tool("bob", "add")
         async with joining(gateway, "bob") as bob:
             requests = bob.envelopes("mcp/request")
             calling = asyncio.create_task(alice.call_tool("bob", "add", timeout=None))
             await anext(requests)
-        with pytest.raises(ParticipantNotFound, match="'bob' left before it answered"):
+        with pytest.raises(ParticipantNotFound, match="'bob'"):
             await calling
         assert alice._pending._requests == {}
 
@@ -204,7 +204,7 @@ async def test_an_answer_counts_even_if_its_sender_leaves_right_after_it(gateway
 @played
 async def test_an_unanswered_call_times_out(gateway: Running) -> None:
     async with scene(gateway, "carol") as (carol, _):
-        with pytest.raises(RequestTimeout, match=r"'bob' did not answer within 0\.05 s"):
+        with pytest.raises(RequestTimeout, match=r"'bob'.*0\.05 s"):
             await carol.call_tool("bob", "hang", timeout=0.05)
 
 
@@ -261,8 +261,9 @@ async def test_a_failed_fulfilment_fails_the_call(rights: Running) -> None:
         proposals = alice.proposals()
         calling = asyncio.create_task(proposer.call_tool("bob", "nothing"))
         await (await anext(proposals)).approve()
-        with pytest.raises(McpError, match="there is no tool 'nothing'"):
+        with pytest.raises(McpError, match="'nothing'") as raised:
             await calling
+        assert raised.value.code == mcp.INVALID_PARAMS
 
 
 @played
@@ -271,7 +272,7 @@ async def test_a_rejection_fails_the_call_with_its_reason(rights: Running) -> No
         proposals = alice.proposals()
         calling = asyncio.create_task(proposer.call_tool("bob", "one"))
         await (await anext(proposals)).reject("too risky")
-        with pytest.raises(Rejected, match="'alice' rejected the proposal: too risky") as raised:
+        with pytest.raises(Rejected) as raised:
             await calling
         assert (raised.value.reason, raised.value.by) == ("too risky", "alice")
 
@@ -299,10 +300,10 @@ async def test_a_withdrawn_proposal_is_closed_for_both_sides(rights: Running) ->
         proposed = await anext(proposals)
         waiting = asyncio.create_task(proposal.result())
         await proposal.withdraw("changed my mind")
-        with pytest.raises(Withdrawn, match="changed my mind"):
-            await waiting
-        with pytest.raises(Withdrawn, match="changed my mind"):
-            await proposal.result()
+        for late in (waiting, proposal.result()):
+            with pytest.raises(Withdrawn) as withdrawn:
+                await late
+            assert withdrawn.value.reason == "changed my mind"
         await until(lambda: proposed.state == "withdrawn")
         with pytest.raises(Withdrawn):
             await proposed.approve()
@@ -376,7 +377,7 @@ async def test_a_proposal_without_an_addressee_is_approved_with_one(gateway: Run
         proposals = alice.proposals()
         proposal = await carol.propose((), "tools/call", {"name": "one"})
         proposed = await anext(proposals)
-        with pytest.raises(ValueError, match="names no recipient"):
+        with pytest.raises(ValueError):
             await proposed.approve()
         await proposed.approve(to="bob")
         assert (await proposal.result(5)).by == "alice"
@@ -396,8 +397,9 @@ async def test_the_addressee_can_answer_a_proposal_itself(gateway: Running) -> N
 async def test_a_call_that_may_be_neither_requested_nor_proposed_is_not_sent(rights: Running) -> None:
     async with scene(rights, "silent") as (silent, alice):
         envelopes = alice.envelopes("mcp/*")
-        with pytest.raises(NotPermitted, match="neither request nor propose 'tools/call' to 'bob'"):
+        with pytest.raises(NotPermitted) as refused:
             await silent.call_tool("bob", "one")
+        assert (refused.value.method, refused.value.who) == ("tools/call", "bob")
         async with joining(rights, "proposer") as proposer:
             with pytest.raises(NotPermitted):
                 await proposer.call_tool("bob", "one", propose=False)
@@ -409,7 +411,7 @@ async def test_a_call_that_may_be_neither_requested_nor_proposed_is_not_sent(rig
 async def test_a_proposal_is_withdrawn_when_its_caller_stops_waiting(rights: Running) -> None:
     async with scene(rights, "proposer") as (proposer, alice):
         withdrawals, proposed_envelopes = alice.envelopes("mcp/withdraw"), alice.envelopes("mcp/proposal")
-        with pytest.raises(RequestTimeout, match=r"within 0\.05 s"):
+        with pytest.raises(RequestTimeout, match=r"0\.05 s"):
             await proposer.call_tool("bob", "one", timeout=0.05)
         assert (await anext(withdrawals)).correlation_id == ((await anext(proposed_envelopes)).id,)
         calling = asyncio.create_task(proposer.call_tool("bob", "one"))
@@ -451,7 +453,7 @@ async def test_a_proposal_that_was_not_sent_in_time_is_not_sent_later(rights: Ru
         envelopes = alice.envelopes("mcp/*")
         assert proposer.connection is not None
         proposer.connection.pause_writing()
-        with pytest.raises(RequestTimeout, match=r"no participant fulfilled 'tools/call' within 0\.05 s"):
+        with pytest.raises(RequestTimeout, match=r"'tools/call'.*0\.05 s"):
             await proposer.call_tool("bob", "one", timeout=0.05)
         proposer.connection.resume_writing()
         second = await proposer.propose("bob", "second")
@@ -480,7 +482,7 @@ async def test_a_proposal_fails_if_its_answer_may_have_been_missed(rights: Runni
         assert not waiting.done()  # a new welcome alone does not fail it
         assert proposer.connection is not None
         proposer.connection.abort("as if the network were gone")
-        with pytest.raises(ConnectionLost, match="is unknown"):
+        with pytest.raises(ConnectionLost):
             await waiting
 
 

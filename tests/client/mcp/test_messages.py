@@ -73,9 +73,9 @@ def test_bytes_are_decoded_to_the_same_bytes() -> None:
 
 def test_an_error_is_raised_where_a_result_is_expected() -> None:
     response = mcp.decode_value({"error": {"code": -32601, "message": "no such method", "data": [1]}}, mcp.Response)
-    with pytest.raises(McpError, match="no such method") as raised:
+    with pytest.raises(McpError) as raised:
         response.unwrap()
-    assert (raised.value.code, raised.value.data) == (-32601, [1])
+    assert (raised.value.code, raised.value.message, raised.value.data) == (-32601, "no such method", [1])
 
 
 def test_an_empty_response_is_an_empty_result() -> None:
@@ -84,5 +84,5 @@ def test_an_empty_response_is_an_empty_result() -> None:
 
 @pytest.mark.parametrize("wire", [{"tools": 7}, [], None, {"tools": [{"title": "nameless"}]}])
 def test_a_value_outside_the_schema_of_mcp_is_an_error(wire: Any) -> None:
-    with pytest.raises(McpError, match=r"does not fit MCP.s schema"):
+    with pytest.raises(McpError):
         mcp.decode_value(wire, mcp.ListPage)
