@@ -86,20 +86,20 @@ class Killed:
 
     # ------------------------------------------------------------------------------------------- after a kill
 
-    def check(self, seen: Seen, killed: float) -> None:
+    def check(self, witness: Seen, killed: float) -> None:
         records = self.read()
-        missing = self.missing(records, seen, killed)
+        missing = self.missing(records, witness, killed)
         assert not missing, (
             f"{len(missing)} messages are missing, the first {killed - missing[0].time:.3f} s before: {missing[0]}"
         )
         recorded = {record.envelope_id for record in records}
-        unknown = [stream_id for stream_id in seen.accepted if stream_id not in recorded]
+        unknown = [stream_id for stream_id in witness.accepted if stream_id not in recorded]
         assert not unknown, f"answered with 200, and not on record: {unknown}"
         check_numbers(records)
-        self.kicked |= seen.kicked
-        self.revoked |= seen.revoked
-        assert set(seen.opened).isdisjoint(self.opened), "the id of a stream was used again"
-        self.opened += seen.opened
+        self.kicked |= witness.kicked
+        self.revoked |= witness.revoked
+        assert set(witness.opened).isdisjoint(self.opened), "the id of a stream was used again"
+        self.opened += witness.opened
         state = folded(records)
         assert self.kicked <= set(state.kicked), "a kick was undone"
         undone = [stream_id for stream_id, helper in self.revoked.items() if helper in state.streams[stream_id].writers]
@@ -116,7 +116,7 @@ class Killed:
         self.digests = digests
         return records
 
-    def missing(self, records: list[Record], seen: Seen, killed: float) -> list[Received]:
+    def missing(self, records: list[Record], witness: Seen, killed: float) -> list[Received]:
         """What a client has received, but is missing in the journal."""
         frames = Counter((str(record.stream_id), record.payload) for record in records if record.event == FRAME)
         payloads = {record.payload for record in records if record.event != FRAME}
@@ -124,8 +124,8 @@ class Killed:
         due = {"always": killed + 60, "os": killed - 0.05 - SCHEDULING}.get(self.sync)
         if due is None:
             due = killed - int(self.sync.partition(":")[2]) / 1000 - SCHEDULING
-        lost = [message for message in seen.frames if message.time <= due and split(message.data) not in frames]
-        for message in seen.envelopes:
+        lost = [message for message in witness.frames if message.time <= due and split(message.data) not in frames]
+        for message in witness.envelopes:
             kind = msgspec.json.decode(message.data)["kind"]
             may_be_lost = kind in UNRECORDED or (kind == "stream/data" and message.time > due)
             if not may_be_lost and message.data not in payloads:

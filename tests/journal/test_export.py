@@ -76,7 +76,7 @@ def test_an_envelope_stands_in_its_line_as_it_was_sent(payload: bytes, expected:
 
 
 @pytest.mark.parametrize("payload", [b"{", b"\xff\xfe", b'{"a":NaN}', b"[" * 5000 + b"]" * 5000])
-def test_what_is_no_json_is_given_in_base64_whoever_claims_it_is(payload: bytes) -> None:
+def test_a_payload_that_is_no_json_is_exported_in_base64(payload: bytes) -> None:
     line = json.loads(record_to_json(Record(7, NOON, "rejected", "alice", size=len(payload), payload=payload)))
     assert base64.b64decode(line["payload_base64"]) == payload
     assert "payload" not in line
@@ -126,7 +126,7 @@ def test_a_file_has_its_name_only_once_it_is_whole(tmp_path: Path) -> None:
         file.write(b"all")
     assert path.read_text(encoding="utf-8") == "all"
     with (
-        pytest.raises(JournalExportError, match="nowhere/out: No such file or directory"),
+        pytest.raises(JournalExportError, match="nowhere/out"),
         complete_file(tmp_path / "nowhere/out"),
     ):
         pass
@@ -228,7 +228,7 @@ def test_streams_without_a_schema_are_named_by_what_they_hold(tmp_path: Path, la
         assert (schema, channel.message_encoding, message.data) == (None, encoding, data)
 
 
-def test_envelopes_are_on_the_control_channel_and_the_rest_is_told_as_events(tmp_path: Path, lab: MemorySpace) -> None:
+def test_envelopes_are_on_the_control_channel_and_other_records_are_events(tmp_path: Path, lab: MemorySpace) -> None:
     play(lab)
     reader = exported(kept_of(tmp_path, lab))
     control = [(channel.message_encoding, message) for _, channel, message in messages(reader, "lab/control")]
@@ -365,5 +365,5 @@ def test_more_channels_than_a_file_can_have_are_refused(
 ) -> None:
     monkeypatch.setattr(export_mcap, "MOST_CHANNELS", 3)
     play(lab)
-    with pytest.raises(JournalExportError, match="at most 3 channels"):
+    with pytest.raises(JournalExportError, match=r"\b3\b"):
         exported(kept_of(tmp_path, lab))

@@ -138,7 +138,7 @@ def test_a_time_is_found_by_its_hour(tmp_path: Path) -> None:
     assert Journal(tmp_path, "nobody").position_at(NOON) == 0
 
 
-def test_whoever_reads_only_logs_does_not_load_pyarrow(tmp_path: Path) -> None:
+def test_reading_only_logs_does_not_load_pyarrow(tmp_path: Path) -> None:
     fixture = JournalFixture(tmp_path).append(3)
     script = f"""
 import sys
@@ -188,7 +188,7 @@ def test_a_frames_file_that_is_gone_is_missed_and_not_looked_for_for_ever(tmp_pa
     fixture = varied(tmp_path)
     fixture.folder.segments()[1].frames.unlink()
     records = []
-    with pytest.raises(CorruptData, match=r"frames\.parquet: it is missing"):
+    with pytest.raises(CorruptData, match=r"frames\.parquet"):
         for record in journal(fixture).records():
             records.append(record)
     assert records == fixture.records[:12]
@@ -206,8 +206,9 @@ def test_what_retention_took_away_is_not_missed_from_the_beginning_but_from_wher
     assert read.first == 12
     assert list(read.records()) == fixture.records[12:]
     assert list(read.records(12)) == fixture.records[12:]
-    with pytest.raises(RecordsMissing, match="no records 5 to 11"):
+    with pytest.raises(RecordsMissing) as raised:
         list(read.records(5))
+    assert (raised.value.first, raised.value.last) == (5, 11)
 
 
 @pytest.mark.parametrize("which", [1, 2])
@@ -218,15 +219,16 @@ def test_a_hole_is_not_read_over(tmp_path: Path, which: int) -> None:
     for log in fixture.folder.logs()[:1]:
         log.unlink()
     records = []
-    with pytest.raises(RecordsMissing, match=f"no records {gone.first} to"):
+    with pytest.raises(RecordsMissing) as raised:
         for record in journal(fixture).records():
             records.append(record)
+    assert raised.value.first == gone.first
     assert records == fixture.records[: gone.first]
 
 
 @pytest.mark.parametrize("sealed", [False, True])
 @pytest.mark.parametrize("control", [False, True])
-def test_behind_what_went_unrecorded_reading_goes_on_with_the_checkpoint(
+def test_after_unrecorded_positions_reading_continues_with_the_checkpoint(
     tmp_path: Path, sealed: bool, control: bool
 ) -> None:
     fixture = JournalFixture(tmp_path).append(2)
@@ -263,9 +265,10 @@ def test_what_was_synced_and_is_gone_is_damage_even_at_the_end(tmp_path: Path) -
     log = fixture.end()
     os.truncate(log, log.stat().st_size - 1)
     records = []
-    with pytest.raises(LogDamaged, match="damaged at byte"):
+    with pytest.raises(LogDamaged) as raised:
         for record in journal(fixture).records():
             records.append(record)
+    assert raised.value.path == log
     assert records == fixture.records[:12]
 
 
@@ -294,9 +297,10 @@ def test_a_damaged_segment_is_not_read_at_all(tmp_path: Path) -> None:
         whole = path.read_bytes()
         path.write_bytes(whole[:50] + bytes([whole[50] ^ 1]) + whole[51:])
         records = []
-        with pytest.raises(SegmentDamaged, match=r"1.*parquet: its checksum is wrong"):
+        with pytest.raises(SegmentDamaged) as raised:
             for record in journal(fixture).records():
                 records.append(record)
+        assert raised.value.path == path
         assert records == fixture.records[:12]
         path.write_bytes(whole)
 
@@ -393,11 +397,11 @@ def test_a_follower_sees_nothing_that_is_not_synced(tmp_path: Path) -> None:
     def count() -> None:
         counts.append(len(records))
 
-    def go_on() -> None:
+    def begin_file() -> None:
         fixture.append().end()
         fixture.append()  # a file is not synced because another was begun
 
-    happening = Events(count, fixture.sync, fixture.append, count, fixture.sync, go_on, count, fixture.sync, count)
+    happening = Events(count, fixture.sync, fixture.append, count, fixture.sync, begin_file, count, fixture.sync, count)
     for record in journal(fixture).follow(wait=happening.wait, stop=happening.stop):
         records.append(record)
     assert counts == [0, 6, 12, 24]
@@ -453,7 +457,7 @@ def test_an_empty_log_that_is_begun_again_is_followed_as_the_new_one(tmp_path: P
     assert fixture.next == 6
 
 
-def test_a_follower_goes_on_behind_what_went_unrecorded(tmp_path: Path) -> None:
+def test_a_follower_continues_after_unrecorded_positions(tmp_path: Path) -> None:
     fixture = JournalFixture(tmp_path).append()
 
     def hole() -> None:
@@ -469,7 +473,7 @@ def test_a_follower_goes_on_behind_what_went_unrecorded(tmp_path: Path) -> None:
         followed(fixture, fixture.append)
 
 
-def test_blocks_are_followed_as_they_stand_in_the_log_and_made_anew_from_segments(tmp_path: Path) -> None:
+def test_blocks_are_followed_unchanged_from_the_log_and_encoded_again_from_segments(tmp_path: Path) -> None:
     fixture = JournalFixture(tmp_path).append(2)
     fixture.seal()
     fixture.append(2)

@@ -1,6 +1,7 @@
 """What a space was is what its journal says: whatever was sealed, cut off, lost beside it or left by a crash."""
 
 import os
+import re
 import shutil
 import tempfile
 import threading
@@ -187,7 +188,7 @@ def of_another_fold(record: Record) -> Record:
     return msgspec.structs.replace(record, payload=payload)
 
 
-def written_anew(lab: LivingSpace, change: Callable[[list[Record]], list[Record]]) -> JournalFolder:
+def rewritten(lab: LivingSpace, change: Callable[[list[Record]], list[Record]]) -> JournalFolder:
     """The journal of a space, but with other records; a hole begins a new log, as a writer does."""
     lab.files.end()
     folder = JournalFolder(lab.files.folder.root.with_name("changed"), "lab")
@@ -202,11 +203,13 @@ def written_anew(lab: LivingSpace, change: Callable[[list[Record]], list[Record]
 
 
 @pytest.mark.parametrize("sealed", [False, True])
-def test_a_checkpoint_of_another_fold_is_not_believed_and_all_is_folded_anew(lab: LivingSpace, *, sealed: bool) -> None:
+def test_a_checkpoint_of_another_fold_is_ignored_and_every_record_is_folded_again(
+    lab: LivingSpace, *, sealed: bool
+) -> None:
     busy(lab)
     lab.checkpoint()
     lab.join("carol")
-    folder = written_anew(
+    folder = rewritten(
         lab, lambda records: [of_another_fold(record) if record.event == "checkpoint" else record for record in records]
     )
     copy = next(record for record in Journal(folder.root, "lab").records() if record.event == "checkpoint")
@@ -225,7 +228,7 @@ def test_where_all_before_a_checkpoint_is_gone_it_is_begun_with(lab: LivingSpace
     lab.checkpoint()
     at = lab.state.position
     lab.join("carol")
-    folder = written_anew(lab, lambda records: records[at:])
+    folder = rewritten(lab, lambda records: records[at:])
     assert snapshot(recover(folder).state) == snapshot(lab.state)
     for log in folder.logs():
         seal_log(folder, log)
@@ -240,7 +243,7 @@ def test_a_hole_that_a_checkpoint_ends_is_no_damage(lab: LivingSpace) -> None:
     lab.checkpoint()
     at = lab.state.position
     lab.join("alice")
-    folder = written_anew(lab, lambda records: [*records[: before + 1], *records[at:]])
+    folder = rewritten(lab, lambda records: [*records[: before + 1], *records[at:]])
     assert at > before + 1
     assert snapshot(recover(folder).state) == snapshot(lab.state)
 
@@ -251,7 +254,7 @@ def test_a_hole_that_only_a_checkpoint_of_another_fold_ends_cannot_be_gone_on_be
     lab.join("carol")
     lab.checkpoint()
     at = lab.state.position
-    folder = written_anew(lab, lambda records: [*records[: before + 1], of_another_fold(records[at])])
+    folder = rewritten(lab, lambda records: [*records[: before + 1], of_another_fold(records[at])])
     with pytest.raises(SnapshotVersionError):
         recover(folder)
 
@@ -259,13 +262,13 @@ def test_a_hole_that_only_a_checkpoint_of_another_fold_ends_cannot_be_gone_on_be
 @pytest.mark.parametrize("sealed", [False, True])
 def test_a_hole_without_a_checkpoint_is_damage_and_named(lab: LivingSpace, *, sealed: bool) -> None:
     busy(lab)
-    folder = written_anew(lab, lambda records: [*records[:10], *records[12:]])
+    folder = rewritten(lab, lambda records: [*records[:10], *records[12:]])
     if sealed:
         for log in folder.logs():
             seal_log(folder, log)
     with pytest.raises(JournalDamaged) as raised:
         recover(folder)
-    assert str(raised.value) == f"{folder.root}: the journal of 'lab' has no record 10: the next one is 12"
+    assert re.findall(r"\b\d+\b", str(raised.value).removeprefix(str(folder.root))) == ["10", "12"]
 
 
 def test_recovery_reads_no_more_than_what_is_behind_the_checkpoint(tmp_path: Path) -> None:
@@ -355,25 +358,24 @@ def test_what_was_synced_is_not_cut_off_but_damage(lab: LivingSpace) -> None:
     size = last.stat().st_size
     assert synced_bytes(folder, last) == size
     os.truncate(last, size - 1)
-    with pytest.raises(JournalDamaged, match="which had been synced: see mew journal verify"):
+    with pytest.raises(JournalDamaged, match=last.name):
         recover(folder)
     assert last.stat().st_size == size - 1
 
 
-def test_damage_in_an_earlier_log_is_told_and_left_alone(lab: LivingSpace) -> None:
+def test_damage_in_an_earlier_log_is_an_error_and_left_unchanged(lab: LivingSpace) -> None:
     busy(lab)
     lab.files.end()
     first = lab.files.folder.logs()[0]
     data = bytearray(first.read_bytes())
     data[100] ^= 1
     first.write_bytes(data)
-    with pytest.raises(JournalDamaged) as raised:
+    with pytest.raises(JournalDamaged, match=first.name):
         recover(lab.files.folder)
-    assert str(raised.value).startswith(f"{first}: damaged at byte 0: its checksum is wrong; the blocks before it are")
     assert first.read_bytes() == data
 
 
-def test_damage_in_a_log_that_is_wholly_before_the_checkpoint_hinders_nobody(lab: LivingSpace) -> None:
+def test_damage_in_a_log_before_the_checkpoint_does_not_prevent_recovery(lab: LivingSpace) -> None:
     busy(lab)
     lab.files.end()
     first = lab.files.folder.logs()[0]
@@ -387,7 +389,7 @@ def test_damage_in_a_log_that_is_wholly_before_the_checkpoint_hinders_nobody(lab
     assert snapshot(recover(lab.files.folder).state) == snapshot(lab.state)
 
 
-def test_a_segment_that_is_damaged_behind_the_checkpoint_is_told(lab: LivingSpace) -> None:
+def test_a_damaged_segment_after_the_checkpoint_is_an_error(lab: LivingSpace) -> None:
     busy(lab)
     lab.files.end()
     lab.files.seal_some(every=True)

@@ -141,7 +141,7 @@ def test_below_a_log_that_is_not_sealed_nothing_goes(tmp_path: Path) -> None:
     assert cut(folder, 10) == [0, 1, 2, 6]
 
 
-def test_nothing_goes_while_somebody_compacts(tmp_path: Path) -> None:
+def test_nothing_is_deleted_during_a_compaction(tmp_path: Path) -> None:
     folder = journal(tmp_path, {7})
     with exclusive_maintenance(folder), pytest.raises(CompactionDeferred):
         cut(folder, 10)
@@ -199,7 +199,7 @@ def test_a_reader_of_whom_nothing_is_known_holds_everything(tmp_path: Path, cont
 @pytest.mark.parametrize("name", ["", "../x", "a/b", ".hidden", "a b"])
 def test_a_name_that_is_no_file_name_is_refused(tmp_path: Path, name: str) -> None:
     folder = JournalFolder(tmp_path / "journal", "lab")
-    with pytest.raises(InvalidReader, match="name"):
+    with pytest.raises(InvalidReader):
         register_reader(folder, name, 0)
     assert list(tmp_path.iterdir()) == []
 
@@ -213,9 +213,10 @@ def test_a_reader_for_whom_there_is_no_room_leaves_nothing_behind(
     def full(_file: int) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    with monkeypatch.context() as patched, pytest.raises(OSError, match="No space"):
+    with monkeypatch.context() as patched, pytest.raises(OSError) as raised:
         patched.setattr(os, "fsync", full)
         register_reader(folder, "pipeline", 2)
+    assert raised.value.errno == errno.ENOSPC
     assert registered_positions(folder) == {"pipeline": 1}
     assert [path.name for path in (folder.log / "readers").iterdir()] == ["pipeline.json"]
 
@@ -300,7 +301,7 @@ def test_what_is_half_written_where_something_stays_is_left_alone(tmp_path: Path
 # ---------------------------------------------------------------------------------------------------- the disk
 
 
-def test_how_full_the_disk_is_is_told_even_before_the_journal_is_there(tmp_path: Path) -> None:
+def test_the_used_share_of_the_disk_is_known_before_the_journal_exists(tmp_path: Path) -> None:
     result = os.statvfs(tmp_path)
     used = result.f_blocks - result.f_bfree
     assert disk_used(JournalFolder(tmp_path / "not/yet", "lab")) == pytest.approx(

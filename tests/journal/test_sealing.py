@@ -234,8 +234,9 @@ def test_a_log_with_a_flipped_bit_anywhere_is_neither_sealed_nor_deleted(folder:
 def test_a_log_with_a_torn_end_is_neither_sealed_nor_deleted(folder: JournalFolder) -> None:
     log = logged(folder)
     os.truncate(log, log.stat().st_size - 1)
-    with pytest.raises(LogDamaged, match=log.name):
+    with pytest.raises(LogDamaged) as damage:
         seal_log(folder, log)
+    assert damage.value.path == log
     assert files(folder) == {log.name}
 
 
@@ -244,15 +245,17 @@ def test_a_log_with_a_hole_is_neither_sealed_nor_deleted(folder: JournalFolder) 
     (_, begin), (end, _), *_ = [*places(log)][:1] + [*places(log)][2:]
     contents = log.read_bytes()
     log.write_bytes(contents[:begin] + contents[end:])
-    with pytest.raises(LogDamaged, match="position 5 is missing: the next one is 10"):
+    with pytest.raises(LogDamaged) as damage:
         seal_log(folder, log)
+    assert (damage.value.path, damage.value.offset) == (log, begin)
     assert files(folder) == {log.name}
 
 
 def test_a_log_under_another_name_is_neither_sealed_nor_deleted(folder: JournalFolder) -> None:
     log = logged(folder).rename(folder.log_file(3))
-    with pytest.raises(LogDamaged, match="position 3 is missing: the next one is 0"):
+    with pytest.raises(LogDamaged) as damage:
         seal_log(folder, log)
+    assert (damage.value.path, damage.value.offset) == (log, 0)
     assert files(folder) == {log.name}
 
 
@@ -282,6 +285,7 @@ def test_a_log_in_a_larger_segment_that_is_damaged_is_kept(folder: JournalFolder
 def test_a_log_of_which_only_a_part_is_sealed_is_kept(folder: JournalFolder) -> None:
     write_segment(folder.hour(HOUR), [to_arrow(encode_block(entries(5)))])
     log = logged(folder)
-    with pytest.raises(LogDamaged, match="only some are sealed"):
+    with pytest.raises(LogDamaged) as damage:
         seal_log(folder, log)
+    assert damage.value.path == log
     assert log.exists()

@@ -137,13 +137,13 @@ def test_only_its_owner_may_read_a_segment(hour: Path) -> None:
 
 @pytest.mark.parametrize("second", [9, 7, 0])
 def test_positions_that_do_not_follow_each_other_make_no_segment(hour: Path, second: int) -> None:
-    with pytest.raises(ValueError, match="positions from"):
+    with pytest.raises(ValueError):
         write_segment(hour, batches(entries(), entries(second)))
     assert list(hour.iterdir()) == []
 
 
 def test_no_records_make_no_segment(hour: Path) -> None:
-    with pytest.raises(ValueError, match="without records"):
+    with pytest.raises(ValueError):
         write_segment(hour, [])
     assert list(hour.iterdir()) == []
 
@@ -191,30 +191,34 @@ def test_a_control_file_that_cannot_be_read_is_named(hour: Path) -> None:
     segment = whole(hour)
     os.truncate(segment.control, 100)
     for read in (read_footer, read_control, read_segment):
-        with pytest.raises(SegmentDamaged, match=segment.control.name):
+        with pytest.raises(SegmentDamaged) as damage:
             read(segment)
+        assert damage.value.path == segment.control
 
 
 def test_a_frames_file_that_is_missing_is_named(hour: Path) -> None:
     segment = whole(hour)
     segment.frames.unlink()
     for read in (verify_segment, read_frames, read_segment):
-        with pytest.raises(SegmentDamaged, match=rf"{segment.frames.name}: it is missing"):
+        with pytest.raises(SegmentDamaged) as damage:
             read(segment)
+        assert damage.value.path == segment.frames
 
 
 def test_a_frames_file_of_another_segment_is_found(hour: Path) -> None:
     segment, other = whole(hour), write_segment(hour, batches(entries(8)))
     other.frames.rename(segment.frames)
-    with pytest.raises(SegmentDamaged, match=segment.frames.name):
+    with pytest.raises(SegmentDamaged) as damage:
         verify_segment(segment)
+    assert damage.value.path == segment.frames
 
 
-def test_a_frames_file_that_nobody_knows_of_is_found(hour: Path) -> None:
+def test_an_unknown_frames_file_is_an_error(hour: Path) -> None:
     segment, other = write_segment(hour, batches(entries()[:1])), write_segment(hour, batches(entries(8)))
     other.frames.rename(segment.frames)
-    with pytest.raises(SegmentDamaged, match="knows of no frames"):
+    with pytest.raises(SegmentDamaged) as damage:
         verify_segment(segment)
+    assert damage.value.path == segment.frames
 
 
 def test_a_segment_under_another_name_is_found(hour: Path) -> None:
@@ -222,17 +226,18 @@ def test_a_segment_under_another_name_is_found(hour: Path) -> None:
     other = Segment(hour, segment.first, segment.last + 1)
     segment.control.rename(other.control)
     segment.frames.rename(other.frames)
-    with pytest.raises(SegmentDamaged, match="positions 0 to 7"):
+    with pytest.raises(SegmentDamaged) as damage:
         verify_segment(other)
+    assert damage.value.path == other.control
 
 
-def test_a_parquet_file_of_somebody_else_is_no_segment(hour: Path) -> None:
+def test_another_parquet_file_is_no_segment(hour: Path) -> None:
     segment = whole(hour)
     pq.write_table(pa.table({"position": [1]}), segment.control)
-    with pytest.raises(SegmentDamaged, match="does not say what it is"):
-        read_footer(segment)
-    with pytest.raises(SegmentDamaged, match="checksum"):
-        verify_segment(segment)
+    for read in (read_footer, verify_segment):
+        with pytest.raises(SegmentDamaged) as damage:
+            read(segment)
+        assert damage.value.path == segment.control
 
 
 def test_a_segment_that_is_gone_is_not_damaged(hour: Path) -> None:

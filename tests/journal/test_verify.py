@@ -1,6 +1,7 @@
 """Verification: every damaged byte is found and named by file and place, what is whole is said to be, nothing else."""
 
 import os
+import re
 import shutil
 import threading
 from collections.abc import Callable
@@ -30,6 +31,11 @@ FLIPS = 100
 def only_problem(fixture: JournalFixture) -> JournalProblem:
     (problem,) = verified(fixture).problems
     return problem
+
+
+def numbers_in(problem: JournalProblem) -> list[int]:
+    """The positions and counts in the sentence of a problem. The wording is tested in tests/messages."""
+    return [int(number) for number in re.findall(r"\b\d+\b", problem.what)]
 
 
 def chat(position: int, time: int) -> Record:
@@ -86,12 +92,14 @@ def test_a_synced_log_cut_off_between_two_blocks_is_damaged(tmp_path: Path) -> N
     log = fixture.end()
     end = list(read_blocks(log))[-1].offset
     os.truncate(log, end)
-    assert str(only_problem(fixture)).startswith(f"{log}: byte {end}: ")
+    problem = only_problem(fixture)
+    assert (problem.path, problem.place) == (log, f"byte {end}")
     log.unlink()
-    assert str(only_problem(fixture)).startswith(f"{log}: it is missing, and ")
+    problem = only_problem(fixture)
+    assert (problem.path, problem.place, problem.sort) == (log, "", "damage")
 
 
-def test_whole_blocks_behind_a_damaged_one_are_found_though_nobody_reaches_them(tmp_path: Path) -> None:
+def test_intact_blocks_after_a_damaged_one_are_counted_as_unreachable(tmp_path: Path) -> None:
     fixture = JournalFixture(tmp_path).append(5)
     log = fixture.end()
     fixture.append()
@@ -101,18 +109,13 @@ def test_whole_blocks_behind_a_damaged_one_are_found_though_nobody_reaches_them(
         log.write_bytes(damaged)
         report = verified(fixture)
         assert [problem.place for problem in report.problems] == [f"byte {second}"]
-        assert report.problems[0].what.endswith(
-            "records 6 to 11 are lost; 18 records after it are intact but cannot be read"
-        )
+        assert numbers_in(report.problems[0])[-3:] == [6, 11, 18]
         assert (report.records, report.unreachable, report.last) == (12, 18, 35)
     data[second + 100] ^= 1
     data[fourth + 100] ^= 1
     log.write_bytes(data)
     report = verified(fixture)
-    assert [problem.what.partition("; ")[2] for problem in report.problems] == [
-        "records 6 to 11 are lost; 6 records after it are intact but cannot be read",
-        "records 18 to 23 are lost; 6 records after it are intact but cannot be read",
-    ]
+    assert [numbers_in(problem)[-3:] for problem in report.problems] == [[6, 11, 6], [18, 23, 6]]
 
 
 def test_a_copy_of_a_block_in_a_frame_is_not_taken_for_a_block(tmp_path: Path) -> None:
@@ -125,9 +128,7 @@ def test_a_copy_of_a_block_in_a_frame_is_not_taken_for_a_block(tmp_path: Path) -
     data = bytearray(log.read_bytes())
     data[second + 8] ^= 1  # its version, so that its length is not believed either
     log.write_bytes(data)
-    assert only_problem(fixture).what.endswith(
-        "records 6 to 6 are lost; 6 records after it are intact but cannot be read"
-    )
+    assert numbers_in(only_problem(fixture))[-3:] == [6, 6, 6]
 
 
 def test_a_sealed_log_that_is_damaged_before_it_is_deleted_is_damaged_and_loses_nothing(tmp_path: Path) -> None:
@@ -145,9 +146,9 @@ def test_a_sealed_log_that_is_damaged_before_it_is_deleted_is_damaged_and_loses_
 def test_a_log_whose_name_is_not_its_first_position_is_found(tmp_path: Path) -> None:
     fixture = JournalFixture(tmp_path).append()
     fixture.end().rename(fixture.folder.log_file(3))
-    assert str(only_problem(fixture)) == (
-        f"{fixture.folder.log_file(3)}: byte 0: its first position is 0, and 3 should come here"
-    )
+    problem = only_problem(fixture)
+    assert (problem.path, problem.place) == (fixture.folder.log_file(3), "byte 0")
+    assert numbers_in(problem) == [0, 3]
 
 
 def test_a_hole_within_a_log_is_found(tmp_path: Path) -> None:
@@ -155,8 +156,9 @@ def test_a_hole_within_a_log_is_found(tmp_path: Path) -> None:
     fixture.next += 5
     fixture.append()
     offset = list(read_blocks(fixture.end()))[1].offset
-    assert {problem.place for problem in verified(fixture).problems} == {f"byte {offset}", ""}
-    assert "records 6 to 10, which come before it, are missing" in str(verified(fixture).problems[-1])
+    problems = verified(fixture).problems
+    assert {problem.place for problem in problems} == {f"byte {offset}", ""}
+    assert numbers_in(problems[-1]) == [6, 10]
 
 
 def test_a_time_that_goes_back_is_found_in_logs_and_segments(tmp_path: Path) -> None:
@@ -168,11 +170,12 @@ def test_a_time_that_goes_back_is_found_in_logs_and_segments(tmp_path: Path) -> 
         )
     log = fixture.end()
     offset = list(read_blocks(log))[2].offset
-    what = "is before that of the record before it"
-    assert str(only_problem(fixture)) == f"{log}: byte {offset}: the time of record 4 {what}"
+    problem = only_problem(fixture)
+    assert (problem.path, problem.place, numbers_in(problem)) == (log, f"byte {offset}", [4])
     fixture.seal()
     (segment,) = fixture.folder.segments()
-    assert str(only_problem(fixture)) == f"{segment.control}: row 2: its time {what}"
+    problem = only_problem(fixture)
+    assert (problem.path, problem.place) == (segment.control, "row 2")
     fixture.write([chat(6, NOON)])
     assert len(verified(fixture).problems) == 2
 
@@ -184,10 +187,11 @@ def test_a_hole_between_two_files_is_found(tmp_path: Path) -> None:
     fixture = varied(tmp_path)
     _, gone, behind = fixture.folder.segments()
     gone.control.unlink()
-    assert str(only_problem(fixture)) == (f"{behind.control}: records 12 to 29, which come before it, are missing")
+    problem = only_problem(fixture)
+    assert (problem.path, problem.place, numbers_in(problem)) == (behind.control, "", [12, 29])
 
 
-def test_what_went_unrecorded_is_told_and_no_damage(tmp_path: Path) -> None:
+def test_unrecorded_positions_are_reported_and_are_no_damage(tmp_path: Path) -> None:
     fixture = JournalFixture(tmp_path).append()
     fixture.end()
     fixture.next += 4
@@ -195,7 +199,7 @@ def test_what_went_unrecorded_is_told_and_no_damage(tmp_path: Path) -> None:
     for _ in range(2):
         problem = only_problem(fixture)
         assert (problem.sort, verified(fixture).damaged) == ("unrecorded", False)
-        assert "records 6 to 9, which come before it, are missing; a checkpoint" in problem.what
+        assert numbers_in(problem) == [6, 9]
         fixture.seal()
 
 
@@ -204,7 +208,7 @@ def test_a_beginning_that_is_missing_needs_a_checkpoint(tmp_path: Path) -> None:
     fixture.seal()
     fixture.append().seal()
     fixture.folder.segments()[0].control.unlink()
-    assert only_problem(fixture).what == "records 0 to 5 are missing, and no checkpoint replaces them"
+    assert numbers_in(only_problem(fixture)) == [0, 5]
     fixture.checkpoint()
     assert verified(fixture).problems == ()
     assert verified(fixture).first == 6
@@ -215,10 +219,9 @@ def test_segments_that_overlap_are_found_and_those_that_contain_another_are_not_
     segment = fixture.folder.segments()[0]
     write_segment(segment.hour, [to_arrow(encode_block(entries(6, NOON + 1) + entries(12, NOON + 2)))])
     names = [segment.control.name for segment in fixture.folder.segments()]
-    assert [problem.what for problem in verified(fixture).problems] == [
-        f"its positions 6 to 11 are in {names[0]} too",
-        f"its positions 12 to 17 are in {names[1]} too",
-    ]
+    problems = verified(fixture).problems
+    assert [numbers_in(problem)[:2] for problem in problems] == [[6, 11], [12, 17]]
+    assert [name in problem.what for name, problem in zip(names, problems, strict=False)] == [True, True]
     shutil.rmtree(fixture.folder.root)
     fixture.folder.log.mkdir(parents=True)
     write_segment(segment.hour, [to_arrow(encode_block(entries(0, NOON)))])
@@ -230,11 +233,11 @@ def test_a_log_of_which_a_part_is_sealed_is_found(tmp_path: Path) -> None:
     fixture = JournalFixture(tmp_path)
     fixture.write(entries(0, NOON) + entries(6, NOON + 1))
     write_segment(fixture.folder.hour(NOON), [to_arrow(encode_block(entries(0, NOON)))])
-    assert only_problem(fixture).what == "its positions 0 to 5 are sealed too"
+    assert numbers_in(only_problem(fixture)) == [0, 5]
     assert verified(fixture).records == 12
 
 
-def test_a_missing_frames_file_and_one_that_nobody_knows_of_are_found(tmp_path: Path) -> None:
+def test_missing_and_unknown_frames_files_are_reported(tmp_path: Path) -> None:
     fixture = varied(tmp_path)
     one, other, _ = fixture.folder.segments()
     shutil.move(one.frames, other.frames)
@@ -244,13 +247,15 @@ def test_a_missing_frames_file_and_one_that_nobody_knows_of_are_found(tmp_path: 
     ]
 
 
-def test_an_event_that_nobody_knows_is_found(tmp_path: Path) -> None:
+def test_an_unknown_event_is_reported(tmp_path: Path) -> None:
     fixture = JournalFixture(tmp_path)
     odd = to_arrow(encode_block([chat(0, NOON), chat(1, NOON)])).to_pylist()
     odd[1]["event"] = "miracle"
     table = to_arrow(encode_block([chat(0, NOON)])).schema.empty_table()
     segment = write_segment(fixture.folder.hour(NOON), [type(table).from_pylist(odd, table.schema)])
-    assert str(only_problem(fixture)) == f"{segment.control}: row 1: unknown event 'miracle'"
+    problem = only_problem(fixture)
+    assert (problem.path, problem.place) == (segment.control, "row 1")
+    assert "'miracle'" in problem.what
 
 
 def test_segments_cut_off_anywhere_are_damaged(tmp_path: Path) -> None:

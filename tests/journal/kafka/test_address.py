@@ -22,21 +22,22 @@ def test_the_topic_may_stand_beside_the_address() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "topic", "message"),
+    ("text", "topic", "wrong_part"),
     [
-        ("a:9092/lab", None, "expected kafka://host:port"),
-        ("kafka://a/lab", None, "expected a host and a port"),
-        ("kafka://a:0/lab", None, "expected a host and a port"),
-        ("kafka://a:70000/lab", None, "expected a host and a port"),
-        ("kafka://a:9092,/lab", None, "expected a host and a port"),
-        ("kafka://a:9092", None, "names no topic"),
-        ("kafka://a:9092/", None, "names no topic"),
-        ("kafka://a:9092/lab/x", None, "is no name of a topic"),
-        ("kafka://a:9092/..", None, "is no name of a topic"),
-        ("kafka://a:9092/" + "x" * 250, None, "is no name of a topic"),
-        ("kafka://a:9092/lab", "den", "'den' beside it"),
+        ("a:9092/lab", None, "a:9092/lab"),
+        ("kafka://a/lab", None, "a"),
+        ("kafka://a:0/lab", None, "a:0"),
+        ("kafka://a:70000/lab", None, "a:70000"),
+        ("kafka://a:9092,/lab", None, ""),
+        ("kafka://a:9092", None, "kafka://a:9092"),
+        ("kafka://a:9092/", None, "kafka://a:9092/"),
+        ("kafka://a:9092/lab/x", None, "lab/x"),
+        ("kafka://a:9092/..", None, ".."),
+        ("kafka://a:9092/" + "x" * 250, None, "x" * 250),
+        ("kafka://a:9092/lab", "den", "den"),
     ],
 )
-def test_what_means_nothing_is_refused_with_a_reason(text: str, topic: str | None, message: str) -> None:
-    with pytest.raises(InvalidTopicUrl, match=message):
+def test_an_invalid_address_is_rejected_and_its_wrong_part_named(text: str, topic: str | None, wrong_part: str) -> None:
+    with pytest.raises(InvalidTopicUrl) as rejected:
         parse_topic_url(text, topic)
+    assert repr(wrong_part) in str(rejected.value)
