@@ -28,10 +28,10 @@ def dumped(view: SpaceView) -> dict[str, Any]:
     """A view as JSON, in its own order."""
     return {
         "you": msgspec.to_builtins(view.you),
-        "participants": [msgspec.to_builtins(each) for each in view.participants.values()],
-        "streams": [each.entry for each in view.streams.values()],
+        "participants": [msgspec.to_builtins(item) for item in view.participants.values()],
+        "streams": [item.entry for item in view.streams.values()],
         "position": view.position,
-        "proposals": None if view.proposals is None else [_sizeless(each.entry) for each in view.proposals.values()],
+        "proposals": None if view.proposals is None else [_sizeless(item.entry) for item in view.proposals.values()],
     }
 
 
@@ -109,10 +109,10 @@ def propose(lab: MemorySpace, alice: Client, bob: Client) -> None:
     alice.send(kind="chat", payload={"text": "no end"}, proposal={"position": 1, "digest": "0"})
     lab.advance(11)
     carol = lab.join("carol")
-    open_ones = [each for each in lab.state.proposals.values() if each.proposal_id == "p-5"]
+    open_ones = [proposal for proposal in lab.state.proposals.values() if proposal.proposal_id == "p-5"]
     for voter in (alice, carol):
-        for each in open_ones:
-            claim = {"position": each.position, "digest": each.digest}
+        for proposal in open_ones:
+            claim = {"position": proposal.position, "digest": proposal.digest}
             voter.send(kind="mcp/approve", correlation_id=["p-5"], proposal=claim, payload={})
     alice.send(kind="space/kick", payload={"participant_id": "carol"})
     lab.join("bob")
@@ -125,7 +125,7 @@ def wander(seed: int) -> Story:
     def story(lab: MemorySpace, alice: Client, bob: Client) -> None:
         chance = random.Random(seed)
         for step in range(STEPS):
-            who = chance.choice([alice, bob])
+            sender = chance.choice([alice, bob])
             stream = f"stream-{chance.randint(1, 4)}"
             other = chance.choice(["alice", "bob", "carol"])
             kind, payload = chance.choice(
@@ -143,9 +143,9 @@ def wander(seed: int) -> Story:
                 ]
             )
             if kind == "#":
-                who.frame(stream, f"frame {step}")
+                sender.frame(stream, f"frame {step}")
             else:
-                who.send(kind=kind, payload=payload)
+                sender.send(kind=kind, payload=payload)
             if chance.random() < 0.05:
                 lab.join("carol")
 
@@ -156,7 +156,7 @@ def vectors() -> list[dict[str, Any]]:
     """Every story, as seen by each of two observers."""
     stories: dict[str, Story] = {"open and end": open_and_end, "change hands": change_hands, "propose": propose}
     stories |= {f"wander {seed}": wander(seed) for seed in SEEDS}
-    found = []
+    vector_list = []
     for name, story in stories.items():
         lab = MemorySpace(participants=EVERYBODY)
         observer, alice = lab.observe(), lab.join("alice")
@@ -164,15 +164,15 @@ def vectors() -> list[dict[str, Any]]:
         story(lab, alice, bob)
         late = lab.observe("late")
         for whose, client in (("an observer", observer), ("alice", alice), ("who came late", late)):
-            found.append({"name": f"{name}, as seen by {whose}", "steps": followed(client)})
-    return found
+            vector_list.append({"name": f"{name}, as seen by {whose}", "steps": followed(client)})
+    return vector_list
 
 
 def write(path: Path) -> int:
     """Write them to a file; how many messages there are."""
-    made = vectors()
-    path.write_bytes(msgspec.json.encode(made))
-    return sum(len(each["steps"]) for each in made)
+    vector_list = vectors()
+    path.write_bytes(msgspec.json.encode(vector_list))
+    return sum(len(vector["steps"]) for vector in vector_list)
 
 
 if __name__ == "__main__":

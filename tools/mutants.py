@@ -107,24 +107,24 @@ def _tokens(change: str, sign: str) -> list[tuple[int, str]]:
     return tokens
 
 
-def judged(found: Iterable[tuple[str, Mutant | None]], argued: set[Mutant]) -> Iterator[tuple[str, Mutant | None]]:
+def judged(survivors: Iterable[tuple[str, Mutant | None]], argued: set[Mutant]) -> Iterator[tuple[str, Mutant | None]]:
     """Survivors that are argued for or only words are no news."""
-    for verdict, each in found:
-        if each in argued:
-            yield ARGUED, each
-        elif each is not None and is_wording(each.change):
-            yield WORDING, each
+    for verdict, mutant in survivors:
+        if mutant in argued:
+            yield ARGUED, mutant
+        elif mutant is not None and is_wording(mutant.change):
+            yield WORDING, mutant
         else:
-            yield verdict, each
+            yield verdict, mutant
 
 
 def report(results: Sequence[tuple[str, Mutant | None]], argued: set[Mutant]) -> bool:
     """Print the outcome of the mutants. Returns whether every one was tried and none is news."""
-    news = [each for verdict, each in results if verdict == NEW]
-    for each in news:
-        print(f"NEW: {each}")
-    for each in sorted(argued - {each for _, each in results if each}, key=str):
-        print(f"warning: argued for, but does not survive: {each}")
+    news = [mutant for verdict, mutant in results if verdict == NEW]
+    for mutant in news:
+        print(f"NEW: {mutant}")
+    for mutant in sorted(argued - {mutant for _, mutant in results if mutant}, key=str):
+        print(f"warning: argued for, but does not survive: {mutant}")
     counts = Counter(verdict for verdict, _ in results)
     print(", ".join(f"{counts.pop(verdict, 0)} {verdict}" for verdict in (KILLED, BY_TYPES, ARGUED, WORDING, NEW)))
     for verdict, count in counts.items():

@@ -17,9 +17,9 @@ def pytest_configure(config: pytest.Config) -> None:
     # No search for a shorter example: that it fails is all we ask.
     settings.register_profile("mutation", settings.get_profile("fixed"), phases=(Phase.explicit, Phase.generate))
     settings.load_profile("mutation")
-    wanted = [argument for argument in config.args if "::" in argument]
-    if wanted:
-        config.stash[WANTED] = {name: place for place, name in enumerate(wanted)}
+    order = [argument for argument in config.args if "::" in argument]
+    if order:
+        config.stash[WANTED] = {name: place for place, name in enumerate(order)}
         config.args[:] = sorted({argument.partition("::")[0] for argument in config.args})
 
 
@@ -27,11 +27,11 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     """Keep the wanted tests: the mutated module's own first, those with many examples last, else as mutmut has them."""
     for item in items:
         item._nodeid = item.nodeid  # type: ignore[attr-defined]
-    wanted = config.stash.get(WANTED, None)
-    if wanted is not None:
+    order = config.stash.get(WANTED, None)
+    if order is not None:
         own = own_tests(os.environ.get("MUTANT_UNDER_TEST", ""))
-        items[:] = [item for item in items if item.nodeid in wanted]
-        items.sort(key=lambda item: (has_examples(item), item.path.name != own, wanted[item.nodeid]))
+        items[:] = [item for item in items if item.nodeid in order]
+        items.sort(key=lambda item: (has_examples(item), item.path.name != own, order[item.nodeid]))
 
 
 def own_tests(mutant: str) -> str:

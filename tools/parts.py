@@ -151,14 +151,14 @@ def closing_words(outcomes: Sequence[Outcome]) -> str:
     return "\n".join([*lines, "", f"{passed} passed, {failed} failed"])
 
 
-def main(wanted: Sequence[str]) -> int:
+def main(requested: Sequence[str]) -> int:
     """Run the wanted parts, or all: 0 if everything passed, 1 if not, 2 for an unknown part."""
     names = [SET_UP, *(part.name for part in PARTS)]
-    unknown = [name for name in wanted if name not in names]
+    unknown = [name for name in requested if name not in names]
     if unknown:
         print(f"no part {', '.join(map(repr, unknown))}; there are: {', '.join(names)}", file=sys.stderr)
         return USAGE_ERROR
-    chosen = set(wanted or names)
+    chosen = set(requested or names)
     outcomes = [set_up_outcome()] if SET_UP in chosen else []
     for part in PARTS:
         if part.name in chosen:

@@ -177,10 +177,10 @@ def without_the_human(approval: Story) -> Story:
     return msgspec.structs.replace(approval, parts=tuple(parts))
 
 
-async def beside(playing: Sequence[Story], found: Stage, looking: Coroutine[None, None, None]) -> None:
+async def beside(playing: Sequence[Story], running_stage: Stage, looking: Coroutine[None, None, None]) -> None:
     """Play, and look on; what goes wrong with either ends both."""
     async with asyncio.TaskGroup() as tasks:
-        tasks.create_task(play(found, playing, Quiet()), name="stories")
+        tasks.create_task(play(running_stage, playing, Quiet()), name="stories")
         tasks.create_task(looking, name="camera")
 
 
@@ -190,14 +190,14 @@ async def take_all(folder: Path, images: Path) -> None:
     (taken := folder / "taken").mkdir()
     score = sorted(stories(SLOWLY, folder), key=lambda story: story.name not in LONG)
     async with browsing() as page:
-        async with stage(folder) as found:
-            camera = Camera(page, found, taken)
+        async with stage(folder) as running_stage:
+            camera = Camera(page, running_stage, taken)
             await camera.open()
             await camera.take("inspector-sign-in")
-            await beside(score, found, of_those_who_look(camera, found.token))
-            (approval,) = (each for each in score if each.name == "approval")
-            token = found.environment(HUMAN)["MEW_TOKEN"]
-            await beside([without_the_human(approval)], found, of_those_who_act(camera, token))
+            await beside(score, running_stage, of_those_who_look(camera, running_stage.token))
+            (approval,) = (story for story in score if story.name == "approval")
+            token = running_stage.environment(HUMAN)["MEW_TOKEN"]
+            await beside([without_the_human(approval)], running_stage, of_those_who_act(camera, token))
         await command(folder, "pipeline", "run")
         await command(folder, "pipeline", "report", "--output", "report.html")
         await page.goto((folder / "report.html").as_uri())
@@ -209,23 +209,23 @@ async def take_all(folder: Path, images: Path) -> None:
 def main() -> int:
     """Take them: 0, or 1 and why not."""
     why_not: list[str] = []
-    with tempfile.TemporaryDirectory(prefix="mew-screenshots-") as made:
+    with tempfile.TemporaryDirectory(prefix="mew-screenshots-") as folder:
         try:
-            asyncio.run(take_all(Path(made), IMAGES))
+            asyncio.run(take_all(Path(folder), IMAGES))
         except* (MewError, PlaywrightError, AssertionError) as problems:
-            why_not = [str(each) for each in leaves(problems)]
-    for each in why_not:
-        print(f"screenshots: {each}", file=sys.stderr)
+            why_not = [str(error) for error in leaves(problems)]
+    for reason in why_not:
+        print(f"screenshots: {reason}", file=sys.stderr)
     return int(bool(why_not))
 
 
 def leaves(problems: BaseExceptionGroup[Exception]) -> Iterator[Exception]:
     """What went wrong, whichever task it went wrong in."""
-    for each in problems.exceptions:
-        if isinstance(each, BaseExceptionGroup):
-            yield from leaves(each)
+    for error in problems.exceptions:
+        if isinstance(error, BaseExceptionGroup):
+            yield from leaves(error)
         else:
-            yield each
+            yield error
 
 
 if __name__ == "__main__":

@@ -77,7 +77,7 @@ def measure(folder: Path, segments: int) -> Measured:
         try:
             figures = asyncio.run(_play(url, segments))
         except TimeoutError:
-            raise RuntimeError(f"too few figures arrived in time; the watch said: {_last_words(folder)}") from None
+            raise RuntimeError(f"too few figures arrived in time; the watch said: {_last_log_lines(folder)}") from None
     return _measured(folder, figures)
 
 
@@ -105,10 +105,10 @@ def _watch(folder: Path, url: str) -> Iterator[None]:
     ):
         yield
     if process.returncode != 0:
-        raise RuntimeError(f"the watch ended with {process.returncode}: {_last_words(folder)}")
+        raise RuntimeError(f"the watch ended with {process.returncode}: {_last_log_lines(folder)}")
 
 
-def _last_words(folder: Path) -> str:
+def _last_log_lines(folder: Path) -> str:
     return (folder / "watch.log").read_text(encoding="utf-8")[-2000:]
 
 

@@ -28,7 +28,7 @@ class Stage(NamedTuple):
     instructions: list[Instruction]
 
     def all(self, word: str) -> list[Instruction]:
-        return [each for each in self.instructions if each.word == word]
+        return [instruction for instruction in self.instructions if instruction.word == word]
 
 
 def read(file: Path) -> dict[str, Stage]:
@@ -50,9 +50,9 @@ def read(file: Path) -> dict[str, Stage]:
 
 def _instruction(word: str, rest: str) -> Instruction:
     flags: dict[str, str] = {}
-    while (found := re.match(r"--([a-z-]+)=(\S+)\s+", rest)) and word != "RUN":
-        flags[found[1]] = found[2]
-        rest = rest[found.end() :]
+    while (match := re.match(r"--([a-z-]+)=(\S+)\s+", rest)) and word != "RUN":
+        flags[match[1]] = match[2]
+        rest = rest[match.end() :]
     return Instruction(word, flags, rest)
 
 
@@ -67,7 +67,7 @@ def lets_through(ignored: Path, path: str) -> bool:
         patterns = {pattern, pattern.removeprefix("**/")} | (
             {f"*/{pattern.removeprefix('**/')}"} if pattern.startswith("**/") else set()
         )
-        if any(_fits(each, parent) for each in patterns for parent in parents):
+        if any(_fits(alternative, parent) for alternative in patterns for parent in parents):
             through = line.startswith("!")
     return through
 

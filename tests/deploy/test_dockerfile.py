@@ -32,10 +32,10 @@ SECONDS = 30
 def pins(name: str) -> dict[str, set[Version]]:
     """What a file of pins has, each with the versions for one Python or another."""
     text = (ROOT / "requirements" / f"{name}.txt").read_text(encoding="utf-8")
-    found: dict[str, set[Version]] = {}
+    versions_by_name: dict[str, set[Version]] = {}
     for distribution, version in re.findall(r"^([a-z0-9._-]+)==([^\s;\\]+)", text, re.MULTILINE):
-        found.setdefault(distribution.replace(".", "-"), set()).add(Version(version))
-    return found
+        versions_by_name.setdefault(distribution.replace(".", "-"), set()).add(Version(version))
+    return versions_by_name
 
 
 def asked_for(*extras: str) -> list[Requirement]:
@@ -47,7 +47,7 @@ def asked_for(*extras: str) -> list[Requirement]:
 def health(address: str | None) -> subprocess.CompletedProcess[str]:
     """The health check's own words, where the image has put them, with the address of this gateway."""
     (check,) = STAGES["gateway"].all("HEALTHCHECK")
-    (copied,) = [each for each in STAGES["gateway"].all("COPY") if "from" not in each.flags]
+    (copied,) = [instruction for instruction in STAGES["gateway"].all("COPY") if "from" not in instruction.flags]
     source, target = copied.rest.split()
     python, script = check._replace(rest=check.rest.removeprefix("CMD ")).words
     assert (python, script) == ("python", target)
@@ -66,9 +66,9 @@ def as_in_the_image(directory: Path) -> Iterator[tuple[subprocess.Popen[str], in
     with subprocess.Popen(line, cwd=directory, stdout=subprocess.PIPE, text=True) as gateway:
         try:
             assert gateway.stdout is not None
-            said = gateway.stdout.readline()
-            assert said.startswith("listening on ws://0.0.0.0:")
-            yield gateway, int(said.split(" for ")[0].rpartition(":")[2])
+            first_line = gateway.stdout.readline()
+            assert first_line.startswith("listening on ws://0.0.0.0:")
+            yield gateway, int(first_line.split(" for ")[0].rpartition(":")[2])
         finally:
             gateway.kill()
 
@@ -90,7 +90,7 @@ def test_everything_that_is_copied_is_there(name: str) -> None:
         for source in copy.rest.split()[:-1]:
             assert (ROOT / source).exists()
             files = list((ROOT / source).rglob("*.py")) or [ROOT / source]
-            assert all(lets_through(IGNORED, str(each.relative_to(ROOT))) for each in files)
+            assert all(lets_through(IGNORED, str(path.relative_to(ROOT))) for path in files)
 
 
 @pytest.mark.parametrize(
@@ -117,7 +117,7 @@ def test_every_stage_begins_with_the_image_of_one_digest_or_with_another_stage()
 
 
 def test_pip_installs_nothing_but_pins_with_hashes_and_the_project_itself() -> None:
-    ran = [each.rest for stage in STAGES.values() for each in stage.all("RUN")]
+    ran = [instruction.rest for stage in STAGES.values() for instruction in stage.all("RUN")]
     lines = [part for line in ran for part in line.split("&&") if re.search(r"pip (install|wheel|download)", part)]
     assert len(lines) == 7  # build tools, the wheel, the pins of two images, build tools of one, the wheel in both
     for line in lines:
@@ -134,16 +134,20 @@ def test_every_pin_has_hashes_and_is_the_version_that_was_tested(name: str) -> N
     assert entries
     assert all("--hash=sha256:" in entry for entry in entries)
     tested = pins("dev")
-    assert {each: versions for each, versions in pins(name).items() if not versions <= tested.get(each, set())} == {}
+    assert {
+        distribution: versions
+        for distribution, versions in pins(name).items()
+        if not versions <= tested.get(distribution, set())
+    } == {}
 
 
 @pytest.mark.parametrize("name", EXTRAS)
 def test_the_pins_of_an_image_are_what_its_extras_ask_for(name: str) -> None:
     pinned = pins(name)
-    for asked in asked_for(*EXTRAS[name]):
-        versions = pinned.get(asked.name.replace(".", "-"), set())
-        assert versions, f"{asked.name} is not pinned: `make lock`"
-        assert all(asked.specifier.contains(version) for version in versions), asked.name
+    for requirement in asked_for(*EXTRAS[name]):
+        versions = pinned.get(requirement.name.replace(".", "-"), set())
+        assert versions, f"{requirement.name} is not pinned: `make lock`"
+        assert all(requirement.specifier.contains(version) for version in versions), requirement.name
 
 
 def test_without_a_target_the_gateway_is_built() -> None:
@@ -158,9 +162,9 @@ def test_an_image_runs_as_a_user_of_its_own_in_the_folder_of_the_space(image: st
     user, group = stage.all("USER")[-1].rest.split(":")
     assert int(user) >= 10000
     assert int(group) >= 10000
-    (made,) = [each.rest for each in stage.all("RUN") if "useradd" in each.rest]
-    assert f"--uid {user} " in made
-    assert f"--gid {group} " in made
+    (command,) = [instruction.rest for instruction in stage.all("RUN") if "useradd" in instruction.rest]
+    assert f"--uid {user} " in command
+    assert f"--gid {group} " in command
     assert stage.all("WORKDIR")[-1].rest == stage.all("VOLUME")[-1].rest == "/space"
 
 

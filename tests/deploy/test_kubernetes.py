@@ -23,7 +23,7 @@ from tests.gateway.raw import running_from
 ROOT = Path(__file__).resolve().parents[2]
 SKETCH = ROOT / "deploy" / "kubernetes.yaml"
 OBJECTS: Final[dict[str, Any]] = {
-    each["kind"]: each for each in YAML(typ="safe", pure=True).load_all(SKETCH.read_text(encoding="utf-8"))
+    document["kind"]: document for document in YAML(typ="safe", pure=True).load_all(SKETCH.read_text(encoding="utf-8"))
 }
 POD = OBJECTS["StatefulSet"]["spec"]["template"]["spec"]
 (GATEWAY,) = POD["containers"]
@@ -63,7 +63,7 @@ def test_the_configuration_is_one_that_a_gateway_starts_with(space: Path) -> Non
 
 
 @pytest.mark.parametrize("text", [SKETCH, ROOT / "docs" / "deployment.md"], ids=lambda file: file.name)
-def test_the_secret_that_one_is_told_to_make_has_the_token_of_a_participant(text: Path, space: Path) -> None:
+def test_the_secret_of_the_instructions_has_the_token_of_a_participant(text: Path, space: Path) -> None:
     ((secret, variable),) = re.findall(
         r"kubectl create secret generic (\S+) --from-literal=(\w+)=\"\$\(openssl", text.read_text(encoding="utf-8")
     )
@@ -75,12 +75,12 @@ def test_the_secret_that_one_is_told_to_make_has_the_token_of_a_participant(text
 
 @pytest.mark.parametrize("probe", PROBES, ids=["startup", "readiness", "liveness"])
 def test_a_probe_is_answered(probe: dict[str, Any], space: Path) -> None:
-    asked = probe["httpGet"]
-    ((name, host),) = [(each["name"], each["value"]) for each in asked["httpHeaders"]]
+    http_get = probe["httpGet"]
+    ((name, host),) = [(header["name"], header["value"]) for header in http_get["httpHeaders"]]
     with running_from(space) as gateway, socket.create_connection(("127.0.0.1", gateway.port), timeout=10) as peer:
-        peer.sendall(f"GET {asked['path']} HTTP/1.1\r\n{name}: {host}\r\nConnection: close\r\n\r\n".encode())
+        peer.sendall(f"GET {http_get['path']} HTTP/1.1\r\n{name}: {host}\r\nConnection: close\r\n\r\n".encode())
         assert peer.recv(4096).startswith(b"HTTP/1.1 200 ")
-    assert asked["port"] == GATEWAY["ports"][0]["name"]
+    assert http_get["port"] == GATEWAY["ports"][0]["name"]
 
 
 def test_a_stop_leaves_the_time_to_seal() -> None:
@@ -108,7 +108,7 @@ def test_the_images_are_of_this_version() -> None:
 def test_the_pipeline_has_the_disk_of_the_gateway_and_goes_where_it_is() -> None:
     (claim,) = OBJECTS["StatefulSet"]["spec"]["volumeClaimTemplates"]
     pod = f"{OBJECTS['StatefulSet']['metadata']['name']}-0"
-    volumes = {each["name"]: each for each in JOB["volumes"]}
+    volumes = {volume["name"]: volume for volume in JOB["volumes"]}
     assert volumes["space"]["persistentVolumeClaim"]["claimName"] == f"{claim['metadata']['name']}-{pod}"
     (rule,) = JOB["affinity"]["podAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
     labels = OBJECTS["StatefulSet"]["spec"]["template"]["metadata"]["labels"]

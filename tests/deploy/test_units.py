@@ -32,26 +32,26 @@ def unit(name: str, section: str = "Service") -> configparser.SectionProxy:
 def analyze(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
     """What systemd says of our units, with the command of this environment in place of the installed one."""
     requires(shutil.which("systemd-analyze"), "systemd-analyze is not installed")
-    for each in UNITS:
-        text = each.read_text(encoding="utf-8")
+    for path in UNITS:
+        text = path.read_text(encoding="utf-8")
         assert INSTALLED in text
-        (folder / each.name).write_text(text.replace(INSTALLED, str(Path(sys.executable).with_name("mew"))))
+        (folder / path.name).write_text(text.replace(INSTALLED, str(Path(sys.executable).with_name("mew"))))
     command = ["systemd-analyze", *words]
     return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False, timeout=SECONDS)
 
 
 def test_there_is_one_for_the_gateway_and_one_for_the_pipeline() -> None:
-    assert [each.name for each in UNITS] == ["mew-gateway@.service", "mew-pipeline@.service"]
+    assert [path.name for path in UNITS] == ["mew-gateway@.service", "mew-pipeline@.service"]
 
 
-@pytest.mark.parametrize("name", [each.name for each in UNITS])
+@pytest.mark.parametrize("name", [path.name for path in UNITS])
 def test_systemd_has_nothing_against_a_unit(name: str, tmp_path: Path) -> None:
     # A unit that names a key or a value that systemd does not know is still "verified": what it says of it counts.
     ran = analyze(tmp_path, "verify", "--man=no", f"./{name}")
     assert (ran.returncode, ran.stdout, ran.stderr) == (0, "", "")
 
 
-@pytest.mark.parametrize("name", [each.name for each in UNITS])
+@pytest.mark.parametrize("name", [path.name for path in UNITS])
 def test_a_unit_leaves_little_open(name: str, tmp_path: Path) -> None:
     ran = analyze(tmp_path, "security", "--offline=true", "--no-pager", f"--threshold={EXPOSURE}", f"./{name}")
     assert ran.returncode == 0, ran.stdout
@@ -64,14 +64,14 @@ def test_the_gateway_has_the_time_to_seal_and_the_sockets_that_its_limits_allow(
 
 
 def test_no_unit_can_take_all_of_the_machine() -> None:
-    for each in UNITS:
-        assert int(unit(each.name)["MemoryMax"].removesuffix("%")) < 100
-        assert int(unit(each.name)["TasksMax"]) >= 1024
+    for path in UNITS:
+        assert int(unit(path.name)["MemoryMax"].removesuffix("%")) < 100
+        assert int(unit(path.name)["TasksMax"]) >= 1024
 
 
-def test_what_a_restart_does_not_mend_is_not_restarted() -> None:
-    for each in UNITS:
-        assert (unit(each.name)["Restart"], int(unit(each.name)["RestartPreventExitStatus"])) == (
+def test_a_usage_error_is_not_restarted() -> None:
+    for path in UNITS:
+        assert (unit(path.name)["Restart"], int(unit(path.name)["RestartPreventExitStatus"])) == (
             "on-failure",
             USAGE_ERROR,
         )
@@ -85,7 +85,7 @@ def test_a_gateway_that_fails_again_and_again_is_not_restarted_forever() -> None
 
 
 def test_both_work_as_the_same_user_in_the_same_folder() -> None:
-    gateway, pipeline = (unit(each.name) for each in UNITS)
+    gateway, pipeline = (unit(path.name) for path in UNITS)
     for key in ("User", "Group", "StateDirectory", "StateDirectoryMode", "WorkingDirectory", "UMask"):
         assert gateway[key] == pipeline[key]
     assert gateway["User"] != "root"

@@ -17,6 +17,16 @@ MODULES: Final = sorted(PACKAGE.rglob("*.py"))
 TO_BE_REDESIGNED: Final = "pipeline"
 """The folder whose structure is rewritten later. Rules for structure and names do not apply there yet."""
 
+OUTSIDE_FOLDERS: Final = (
+    *("bench", "examples", "tools"),
+    *(
+        f"tests/{path.name}"
+        for path in sorted((ROOT / "tests").iterdir())
+        if path.is_dir() and path.name not in {TO_BE_REDESIGNED, "__pycache__"}
+    ),
+)
+"""The folders of Python code outside the package, except the one that is rewritten later."""
+
 
 def repository_files() -> list[Path]:
     """Every file that is in the repository, or that a commit of everything would add."""

@@ -23,7 +23,7 @@ def defined_names(module: Path) -> set[str]:
             names.add(node.name)
         elif isinstance(node, ast.ClassDef):
             names.add(node.name)
-            names |= {f"{node.name}.{each.name}" for each in node.body if isinstance(each, ast.FunctionDef)}
+            names |= {f"{node.name}.{method.name}" for method in node.body if isinstance(method, ast.FunctionDef)}
     return names
 
 
@@ -37,7 +37,7 @@ def test_a_step_names_a_function_of_its_file(name: str, file: str) -> None:
 
 
 def test_every_package_is_in_the_table() -> None:
-    folders = [PACKAGE / name.replace(".", "/") for name in (each.removeprefix("mew.") for each in PACKAGES)]
-    assert [str(each) for each in folders if not each.is_dir() and not each.with_suffix(".py").exists()] == []
+    folders = [PACKAGE / name.replace(".", "/") for name in (package.removeprefix("mew.") for package in PACKAGES)]
+    assert [str(folder) for folder in folders if not folder.is_dir() and not folder.with_suffix(".py").exists()] == []
     top = {path.parent.name for path in PACKAGE.glob("*/__init__.py")} | {"templates"}
     assert top <= {name.split(".")[1] for name in PACKAGES}

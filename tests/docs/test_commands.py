@@ -30,11 +30,11 @@ def test_make_help_lists_what_the_repository_promises() -> None:
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
 def test_every_make_command_of_a_document_exists(document: Path) -> None:
-    named = MAKE_COMMAND.findall(document.read_text(encoding="utf-8"))
-    assert {target for target, _ in named} <= make_targets()
-    assert {part for _, part in named if part} <= {SET_UP, *(part.name for part in PARTS)}
+    commands = MAKE_COMMAND.findall(document.read_text(encoding="utf-8"))
+    assert {target for target, _ in commands} <= make_targets()
+    assert {part for _, part in commands if part} <= {SET_UP, *(part.name for part in PARTS)}
 
 
 def test_the_readme_names_the_commands_a_newcomer_needs() -> None:
-    named = {target for target, _ in MAKE_COMMAND.findall((ROOT / "README.md").read_text(encoding="utf-8"))}
-    assert {"demo", "test", "test-fast"} <= named
+    targets = {target for target, _ in MAKE_COMMAND.findall((ROOT / "README.md").read_text(encoding="utf-8"))}
+    assert {"demo", "test", "test-fast"} <= targets

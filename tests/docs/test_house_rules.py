@@ -12,7 +12,7 @@ from typing import Final
 
 import pytest
 
-from tests.docs.sources import MODULES, ROOT, module_path, repository_files, settled_modules
+from tests.docs.sources import MODULES, OUTSIDE_FOLDERS, ROOT, module_path, repository_files, settled_modules
 
 MODULE_LINES: Final = 500
 FUNCTION_LINES: Final = 60
@@ -117,8 +117,6 @@ VAGUE_NAMES: Final = frozenset(
     | {"wanted"}
 )
 """Names of variables that do not say what the value is."""
-CHECKED_TESTS: Final = ("attacks", "cli", "compat", "config", "faults", "gateway", "messages", "protocol", "supervisor")
-"""Folders of tests whose variables are checked too."""
 
 
 def long_functions(tree: ast.Module) -> Iterator[tuple[str, int]]:
@@ -168,12 +166,12 @@ def _imported_names(tree: ast.Module) -> Iterator[str]:
                 yield from (f"{base}.{alias.name}" for alias in names)
 
 
-def shared_names(sources: Mapping[str, str], named: Callable[[str, ast.stmt], str | None]) -> dict[str, list[str]]:
+def shared_names(sources: Mapping[str, str], name_of: Callable[[str, ast.stmt], str | None]) -> dict[str, list[str]]:
     """The modules that define each public name, for names that several modules define. Sources are by path."""
     definitions = defaultdict(set)
     for path, source in sources.items():
         for node in ast.parse(source).body:
-            name = named(path, node)
+            name = name_of(path, node)
             if name is not None and not name.startswith("_"):
                 definitions[name].add(path)
     return {name: sorted(paths) for name, paths in definitions.items() if len(paths) > 1}
@@ -235,13 +233,13 @@ def test_there_are_not_more_modules_than_subjects() -> None:
 
 
 @pytest.mark.parametrize(
-    ("named", "exceptions"),
+    ("name_of", "exceptions"),
     [(class_name, SHARED_CLASSES), (function_name, SHARED_FUNCTIONS), (constant_name, SHARED_CONSTANTS)],
     ids=["classes", "functions", "constants"],
 )
-def test_a_public_name_is_unique(named: Callable[[str, ast.stmt], str | None], exceptions: dict[str, str]) -> None:
+def test_a_public_name_is_unique(name_of: Callable[[str, ast.stmt], str | None], exceptions: dict[str, str]) -> None:
     sources = {module_path(module): module.read_text(encoding="utf-8") for module in settled_modules()}
-    shared = shared_names(sources, named)
+    shared = shared_names(sources, name_of)
     assert sorted(shared) == sorted(exceptions), shared
 
 
@@ -268,11 +266,11 @@ def test_a_variable_says_what_its_value_is(module: Path) -> None:
     assert list(vague_variables(ast.parse(module.read_text(encoding="utf-8")))) == []
 
 
-@pytest.mark.parametrize("folder", CHECKED_TESTS)
-def test_a_variable_of_a_test_says_what_its_value_is(folder: str) -> None:
+@pytest.mark.parametrize("folder", OUTSIDE_FOLDERS)
+def test_a_variable_outside_the_package_says_what_its_value_is(folder: str) -> None:
     vague = {
         path.relative_to(ROOT).as_posix(): names
-        for path in sorted((ROOT / "tests" / folder).rglob("*.py"))
+        for path in sorted((ROOT / folder).rglob("*.py"))
         if (names := list(vague_variables(ast.parse(path.read_text(encoding="utf-8")))))
     }
     assert vague == {}

@@ -24,8 +24,8 @@ SIZES = {"bytes": "4s", "uint8": "B", "uint16": "H", "uint32": "I", "uint64": "Q
 
 def section(title: str, page: str = PAGE) -> str:
     """The text under a heading, up to the next."""
-    _, found, rest = page.partition(f"\n{title}\n")
-    assert found, f"there is no section {title!r}"
+    _, separator, rest = page.partition(f"\n{title}\n")
+    assert separator, f"there is no section {title!r}"
     return re.split(r"\n##+ ", rest)[0]
 
 
@@ -61,12 +61,12 @@ def test_every_field_of_the_footer_stands_there() -> None:
     ],
 )
 def test_every_byte_of_a_block_is_accounted_for(title: str, layout: str) -> None:
-    at, said = 0, ""
+    at, total = 0, ""
     for start, size, kind, _ in table(title):
         assert (int(start), int(size)) == (at, calcsize(f"<{SIZES[kind]}"))
         at += int(size)
-        said += SIZES[kind]
-    assert said == re.sub(r"(\d+)(?!s)", "", layout)
+        total += SIZES[kind]
+    assert total == re.sub(r"(\d+)(?!s)", "", layout)
     assert at == (BLOCK_HEAD_BYTES if "Head" in title else RUN.size)
 
 
@@ -79,8 +79,8 @@ def test_its_numbers_are_those_of_the_program() -> None:
         "## Starting again": [f"{behind.ENTRIES:,} records", f"{behind.BYTES >> 20} MiB", f"{behind.FILES} files"],
         "## Sealing, compaction, retention": [f"at most {COMPACTED_BYTES // 10**6} MB"],
     }.items():
-        for each in words:
-            assert each in section(title).replace("\n", " ")
+        for text in words:
+            assert text in section(title).replace("\n", " ")
     assert writer.WRITE_RETRY_SECONDS == 1 / 5  # five times a second
 
 

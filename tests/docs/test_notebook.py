@@ -90,8 +90,8 @@ class Ran:
 
     def __init__(self, notebook: Any, lake: Path) -> None:
         self.notebook, self.lake = notebook, lake
-        (said,) = outputs(notebook, "tell")
-        self.told: dict[str, Any] = json.loads(said.text)
+        (output,) = outputs(notebook, "tell")
+        self.told: dict[str, Any] = json.loads(output.text)
 
     def asked(self, statement: str) -> list[list[Any]]:
         """The same question to DuckDB."""
@@ -123,18 +123,23 @@ def test_it_is_stored_without_what_a_run_has_left() -> None:
 
 @pytest.mark.timeout(300)
 def test_it_complains_of_nothing(ran: Ran) -> None:
-    streams = [each for cell in ran.notebook.cells for each in cell.get("outputs", []) if each.output_type == "stream"]
-    assert [each.text for each in streams if each.name == "stderr"] == []
+    streams = [
+        output for cell in ran.notebook.cells for output in cell.get("outputs", []) if output.output_type == "stream"
+    ]
+    assert [stream.text for stream in streams if stream.name == "stderr"] == []
 
 
 @pytest.mark.timeout(300)
 def test_it_draws_its_figures(ran: Ran) -> None:
     drawn = {
-        cell.id: each for cell in ran.notebook.cells for each in cell.get("outputs", []) if "image/png" in _data(each)
+        cell.id: output
+        for cell in ran.notebook.cells
+        for output in cell.get("outputs", [])
+        if "image/png" in _data(output)
     }
     assert list(drawn) == FIGURES
-    for each in drawn.values():
-        picture = matplotlib.image.imread(io.BytesIO(base64.b64decode(each.data["image/png"])))
+    for output in drawn.values():
+        picture = matplotlib.image.imread(io.BytesIO(base64.b64decode(output.data["image/png"])))
         inked = (picture[:, :, :3] < 0.9).any(axis=2).mean()
         assert 0.05 < inked < 0.6, "neither empty nor all bars"
 
@@ -145,29 +150,29 @@ def _data(output: Any) -> Mapping[str, Any]:
 
 @pytest.mark.timeout(300)
 def test_its_first_words_are_what_the_lake_has(ran: Ran) -> None:
-    (said,) = outputs(ran.notebook, "lake")
+    (output,) = outputs(ran.notebook, "lake")
     counted = ran.asked("select space, count(*) from frames group by space order by space")
-    assert [line.partition(" frames ")[0] for line in said.text.splitlines()] == [
+    assert [line.partition(" frames ")[0] for line in output.text.splitlines()] == [
         f"{space}: {frames:,}" for space, frames in counted
     ]
 
 
 @pytest.mark.timeout(300)
 def test_its_streams_are_those_of_the_lake(ran: Ran) -> None:
-    asked = "select space, stream_id, owner, frames + data as n from streams order by n desc, space, stream_id"
-    assert ran.told["streams"] == ran.asked(asked)
+    query = "select space, stream_id, owner, frames + data as n from streams order by n desc, space, stream_id"
+    assert ran.told["streams"] == ran.asked(query)
 
 
 @pytest.mark.timeout(300)
 def test_its_owners_rates_and_gaps_are_those_of_the_busiest_space(ran: Ran) -> None:
     space = ran.told["streams"][0][0]
     busiest = [stream for where, stream, *_ in ran.told["streams"] if where == space]
-    named, shown = (", ".join(f"'{stream}'" for stream in busiest[:count]) for count in (12, 6))
+    twelve_ids, six_ids = (", ".join(f"'{stream}'" for stream in busiest[:count]) for count in (12, 6))
     assert ran.told["ownership"] == ran.asked(
         "select stream_id, participant, from_position from stream_access"
-        f" where space = '{space}' and role = 'owner' and stream_id in ({named}) order by stream_id, from_position"
+        f" where space = '{space}' and role = 'owner' and stream_id in ({twelve_ids}) order by stream_id, from_position"
     )
-    frames = f"select stream_id, count(*) from frames where space = '{space}' and stream_id in ({shown}) group by 1"
+    frames = f"select stream_id, count(*) from frames where space = '{space}' and stream_id in ({six_ids}) group by 1"
     assert ran.told["rates"] == dict(ran.asked(frames))
     assert ran.told["gaps"] == ran.asked(
         f"""select way, stream_id, who, count(*), sum(frames)::bigint as n from (
@@ -197,5 +202,5 @@ def test_without_a_lake_it_makes_itself_a_small_one(tmp_path: Path) -> None:
     notebook = stored()
     last = notebook.cells[index(notebook, "close")]
     notebook.cells = [*notebook.cells[: index(notebook, "lake") + 1], last]
-    (said,) = outputs(run(notebook, tmp_path, None), "lake")
-    assert said.text.startswith("harbour: 2")
+    (output,) = outputs(run(notebook, tmp_path, None), "lake")
+    assert output.text.startswith("harbour: 2")

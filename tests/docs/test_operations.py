@@ -13,8 +13,8 @@ PAGE = (Path(__file__).resolve().parents[2] / "docs" / "operations.md").read_tex
 
 def table(title: str) -> dict[str, str]:
     """The first two columns under a heading, without backticks."""
-    _, found, rest = PAGE.partition(f"\n### {title}\n")
-    assert found, f"docs/operations.md has no section {title!r}"
+    _, separator, rest = PAGE.partition(f"\n### {title}\n")
+    assert separator, f"docs/operations.md has no section {title!r}"
     rows = re.findall(r"^\| `([^`]+)` \|([^|]*)\|", re.split(r"\n##+ ", rest)[0], re.MULTILINE)
     return {key: value.strip().strip("`") for key, value in rows}
 

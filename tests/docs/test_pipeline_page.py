@@ -16,20 +16,20 @@ PAGE: Final = (ROOT / "docs" / "pipeline.md").read_text(encoding="utf-8")
 
 def section(title: str) -> str:
     """The text under a heading, up to the next."""
-    _, found, rest = PAGE.partition(f"\n{title}\n")
-    assert found, f"there is no section {title!r}"
+    _, separator, rest = PAGE.partition(f"\n{title}\n")
+    assert separator, f"there is no section {title!r}"
     return re.split(r"\n##+ ", rest)[0]
 
 
 def rows(title: str) -> list[list[str]]:
     """The rows of the table under a heading, cell by cell, without backticks."""
-    found = re.findall(r"^\| (.*) \|$", section(title), re.MULTILINE)
-    return [[cell.strip().strip("`") for cell in row.split(" | ")] for row in found[2:]]
+    lines = re.findall(r"^\| (.*) \|$", section(title), re.MULTILINE)
+    return [[cell.strip().strip("`") for cell in row.split(" | ")] for row in lines[2:]]
 
 
 def test_every_table_is_named_once_with_its_place_in_the_reference() -> None:
-    named = re.findall(r"\[`(\w+)`\]\(reference/tables\.md#(\w+)\)", section("## Tables"))
-    assert sorted(named) == sorted((name, name) for name in (*TABLES, PROGRESS.name))
+    links = re.findall(r"\[`(\w+)`\]\(reference/tables\.md#(\w+)\)", section("## Tables"))
+    assert sorted(links) == sorted((name, name) for name in (*TABLES, PROGRESS.name))
 
 
 def test_every_command_stands_there_and_no_other() -> None:
@@ -38,9 +38,9 @@ def test_every_command_stands_there_and_no_other() -> None:
 
 
 def test_what_is_cut_in_a_report_is_as_it_says() -> None:
-    told = section("## Report").replace("\n", " ")
+    text = section("## Report").replace("\n", " ")
     for words in (f"at most {POINTS} points", f"the {LINES} busiest streams", f"after {ROWS} rows"):
-        assert words in told
+        assert words in text
 
 
 def test_every_section_is_in_its_contents() -> None:

@@ -1,12 +1,13 @@
 """Texts are in plain technical English: none of them has a word that hides the usual one."""
 
+import ast
 import re
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.docs.sources import ROOT, python_texts, repository_files
+from tests.docs.sources import OUTSIDE_FOLDERS, ROOT, python_texts, repository_files
 
 HIDING_WORDS = re.compile(
     r"""\b(
@@ -32,30 +33,8 @@ HIDING_WORDS = re.compile(
 """The usual words are: a participant, no participant, all participants; again, immediately, periodically, continues;
 the same; receives, reports, as text; is unavailable, abandoned, repaired, a usage error, gracefully; rejected, in
 flight, delays, event-loop iteration; transport, connection, observer, apply, contents, outcome."""
-PLACES = ("src", "docs", "examples", "deploy", "inspector", "tools", "bench", "")
+PLACES = ("src", "tests", "docs", "examples", "deploy", "inspector", "tools", "bench", "")
 """Folders whose files are checked; an empty name means the files at the top of the repository."""
-CHECKED_TESTS = (
-    *(
-        "_internal",
-        "attacks",
-        "bridge",
-        "cli",
-        "compat",
-        "config",
-        "deploy",
-        "docs",
-        "e2e",
-        "faults",
-        "gateway",
-        "inspector",
-        "journal",
-        "messages",
-        "model",
-    ),
-    *("pipeline", "protocol", "requirements", "supervisor", "support", "testing", "tools", "view"),
-    *("agents", "client", "torture"),
-)
-"""Folders of tests whose files are checked too. The others still have such words."""
 TEXT_FILES = {".md", ".ts", ".tsx", ".mjs", ".js", ".css", ".html", ".sh", ".toml", ".yaml", ".yml", ".ipynb", ".pyi"}
 
 
@@ -88,9 +67,26 @@ def test_texts_are_in_plain_words(place: str) -> None:
     assert offenders(place) == {}
 
 
-@pytest.mark.parametrize("folder", CHECKED_TESTS)
-def test_texts_of_tests_are_in_plain_words(folder: str) -> None:
-    assert offenders(f"tests/{folder}") == {}
+def names(path: Path) -> Iterator[tuple[int, str]]:
+    """The names of functions and classes of a module, as words, each with its line."""
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            yield node.lineno, node.name.replace("_", " ")
+
+
+@pytest.mark.parametrize("folder", OUTSIDE_FOLDERS)
+def test_names_are_in_plain_words(folder: str) -> None:
+    by_file = {}
+    for path in sorted((ROOT / folder).rglob("*.py")):
+        if words := hiding_words(names(path)):
+            by_file[path.relative_to(ROOT).as_posix()] = words
+    assert by_file == {}
+
+
+def test_words_of_the_list_are_recognized_in_names(tmp_path: Path) -> None:
+    module = tmp_path / "test_a.py"
+    module.write_text("class Door:\n    def test_nobody_is_told(self): ...\n", encoding="utf-8")
+    assert sorted(hiding_words(names(module))) == ["line 1: Door", "line 2: is told", "line 2: nobody"]
 
 
 def test_words_of_the_list_are_recognized_in_docstrings_comments_and_literals() -> None:

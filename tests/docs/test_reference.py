@@ -44,8 +44,8 @@ def test_pages_that_are_changed_missing_or_left_over_are_named(
     for name in ("tables.md", "old.md"):
         (tmp_path / name).write_text("# something else\n", encoding="utf-8")
     assert main(["--check", "--folder", str(tmp_path)]) == 1
-    named = re.findall(r"(\S+\.md) is not up to date", capsys.readouterr().err)
-    assert named == [str(tmp_path / name) for name in ("sdk.md", "tables.md", "old.md")]
+    pages = re.findall(r"(\S+\.md) is not up to date", capsys.readouterr().err)
+    assert pages == [str(tmp_path / name) for name in ("sdk.md", "tables.md", "old.md")]
 
 
 def test_every_page_says_that_it_is_made() -> None:
@@ -95,8 +95,8 @@ def test_every_key_has_a_type_and_a_meaning() -> None:
 
 def written(part: configuration.Part) -> dict[str, Any]:
     """A section of a file with all defaults that the page gives, as a reader would copy them."""
-    found = {key.name: re.fullmatch("`(.+)`", key.default) for key in part.listed()}
-    return {name: YAML(typ="safe").load(io.StringIO(value[1])) for name, value in found.items() if value}
+    defaults = {key.name: re.fullmatch("`(.+)`", key.default) for key in part.listed()}
+    return {name: YAML(typ="safe").load(io.StringIO(value[1])) for name, value in defaults.items() if value}
 
 
 def test_every_default_is_what_holds_where_nothing_is_said(tmp_path: Path) -> None:
@@ -104,19 +104,19 @@ def test_every_default_is_what_holds_where_nothing_is_said(tmp_path: Path) -> No
     nothing = tmp_path / "space.yaml"
     YAML().dump(file, nothing)
     before = load_config([nothing], environ={})
-    given = 0
+    count = 0
     for part in configuration.PARTS:
         if part.path.startswith(("pipeline", "approvals")):
             continue
         values = written(part)
-        given += len(values)
+        count += len(values)
         place = file
         for step in part.path.replace("ID", "bob").split(".") if values else ():
             place = place.setdefault(step, {})
         place.update(values)
     YAML().dump(file, nothing)
     after = load_config([nothing], environ={})
-    assert given > 30
+    assert count > 30
     assert (before.warnings, after.warnings) == ((), ())
     (space,), (same,) = before.spaces, after.spaces
     assert (after.host, after.port, after.timeouts, after.queues) == (
@@ -132,15 +132,15 @@ def test_every_default_is_what_holds_where_nothing_is_said(tmp_path: Path) -> No
 
 
 def test_every_command_stands_there() -> None:
-    named = re.findall(r"^##+ (mew.*)$", (FOLDER / "command-line.md").read_text(encoding="utf-8"), re.MULTILINE)
-    assert named == [" ".join(words) for words, _ in command_line.commands()]
-    assert {name for name in app if name[0] != "-"} <= {title.split()[1] for title in named if " " in title}
+    titles = re.findall(r"^##+ (mew.*)$", (FOLDER / "command-line.md").read_text(encoding="utf-8"), re.MULTILINE)
+    assert titles == [" ".join(words) for words, _ in command_line.commands()]
+    assert {name for name in app if name[0] != "-"} <= {title.split()[1] for title in titles if " " in title}
 
 
-@pytest.mark.parametrize(("words", "command"), list(command_line.commands()), ids=lambda each: str(each)[:30])
+@pytest.mark.parametrize(("words", "command"), list(command_line.commands()), ids=lambda value: str(value)[:30])
 def test_a_command_says_what_it_does_and_what_each_option_means(words: tuple[str, ...], command: Any) -> None:
-    said, _ = command_line.describe(command)
-    assert said.strip()
+    description, _ = command_line.describe(command)
+    assert description.strip()
     if command.default_command is not None:
         for argument in command.assemble_argument_collection(parse_docstring=True):
             assert not argument.show or argument.parameter.help, f"{' '.join(words)} {argument.names[0]}"
@@ -180,5 +180,5 @@ def test_the_key_of_a_table_tells_its_rows_apart(lake: Path, of: Table) -> None:
 def test_every_public_name_stands_there_once() -> None:
     shown = [name for _, names in sdk.SECTIONS.values() for name in names]
     assert len(shown) == len(set(shown))
-    told = {f"mew.client.{name}" for name in errors.__all__}
-    assert set(sdk.public_names()) - told <= set(shown)
+    listed_errors = {f"mew.client.{name}" for name in errors.__all__}
+    assert set(sdk.public_names()) - listed_errors <= set(shown)

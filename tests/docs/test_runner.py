@@ -125,11 +125,11 @@ SERVER = "from http.server import *; HTTPServer(('127.0.0.1', 8080), SimpleHTTPR
 
 def test_what_runs_in_the_background_listens_on_a_free_port_until_the_page_ends(page: Page, tmp_path: Path) -> None:
     served = fenced("bash", "echo hello > greeting", f'python -c "{SERVER}"', comment="<!-- background -->")
-    asked = fenced(
+    request = fenced(
         "bash",
         "python -c \"from urllib.request import urlopen; print(urlopen('http://127.0.0.1:8080/greeting').read())\"",
     )
-    follow(page, served + asked, tmp_path)
+    follow(page, served + request, tmp_path)
     assert page.printed is not None
     assert "b'hello\\n'" in page.printed
     port = page.ports["8080"]

@@ -29,8 +29,8 @@ def test_every_piece_of_code_says_what_comes_of_it() -> None:
 
 def table(title: str) -> list[list[str]]:
     """The rows of the first table below a heading, cell by cell, without backticks."""
-    _, found, rest = PAGE.partition(f"\n## {title}\n")
-    assert found, f"docs/sdk.md has no section {title!r}"
+    _, separator, rest = PAGE.partition(f"\n## {title}\n")
+    assert separator, f"docs/sdk.md has no section {title!r}"
     rows = re.findall(r"(?:^\| .* \|\n)+", rest.partition("\n## ")[0], re.MULTILINE)[0].splitlines()[2:]
     return [[cell.strip().strip("`") for cell in row.strip("| ").split(" | ")] for row in rows]
 
@@ -42,12 +42,12 @@ def test_every_option_stands_there_with_its_default() -> None:
 
 
 def test_every_exception_stands_there_and_no_other() -> None:
-    known = [name for name in errors.__all__ if isclass(getattr(errors, name)) and name != "MewError"]
-    assert sorted(name for name, _ in table("Requests and errors")) == sorted(known)
+    names = [name for name in errors.__all__ if isclass(getattr(errors, name)) and name != "MewError"]
+    assert sorted(name for name, _ in table("Requests and errors")) == sorted(names)
 
 
 def test_every_event_stands_there() -> None:
-    assert [name for name, _ in table("Events")] == [each.__name__ for each in get_args(Event)]
+    assert [name for name, _ in table("Events")] == [event.__name__ for event in get_args(Event)]
 
 
 def test_every_order_stands_there_with_its_hook() -> None:
@@ -70,4 +70,4 @@ def test_every_example_of_the_repository_stands_there() -> None:
 
 def test_the_contents_name_every_section() -> None:
     contents = PAGE.partition("Contents: ")[2].partition("\n## ")[0]
-    assert [" ".join(each.split()) for each in re.findall(r"\[([^]]+)\]", contents)] == list(SECTIONS)
+    assert [" ".join(title.split()) for title in re.findall(r"\[([^]]+)\]", contents)] == list(SECTIONS)

@@ -67,41 +67,41 @@ def said(value: float | None) -> set[str]:
 
 
 def stands_in(value: float | None, text: str) -> bool:
-    return any(re.search(rf"(?<![\d,]){each}(?![\d,]\d)", text) for each in said(value))
+    return any(re.search(rf"(?<![\d,]){form}(?![\d,]\d)", text) for form in said(value))
 
 
 def test_every_limit_of_the_configuration_is_in_the_table() -> None:
-    named = {key for cells in rows() for key in re.findall("`([^`]+)`", cells[1])}
-    assert DEFAULTS.keys() - named == set()
+    keys = {key for cells in rows() for key in re.findall("`([^`]+)`", cells[1])}
+    assert DEFAULTS.keys() - keys == set()
 
 
 @pytest.mark.parametrize("key", DEFAULTS)
 def test_a_limit_has_the_default_of_the_code(key: str) -> None:
-    (told,) = (f"{cells[2]} {cells[3]}" for cells in rows() if f"`{key}`" in cells[1])
+    (cell,) = (f"{cells[2]} {cells[3]}" for cells in rows() if f"`{key}`" in cells[1])
     value = DEFAULTS[key]
-    assert stands_in(value, told), told
+    assert stands_in(value, cell), cell
 
 
 @pytest.mark.parametrize("what", FIXED)
 def test_what_cannot_be_configured_has_the_value_of_the_code(what: str) -> None:
-    (told,) = (cells[2] for cells in rows() if cells[0] == what)
+    (cell,) = (cells[2] for cells in rows() if cells[0] == what)
     for value in FIXED[what]:
-        assert stands_in(value, told), (value, told)
+        assert stands_in(value, cell), (value, cell)
 
 
 def test_a_peer_that_does_not_read_has_less_time_while_others_wait() -> None:
-    (told,) = (cells[2] for cells in rows() if cells[0] == "a peer that does not read an HTTP response")
+    (cell,) = (cells[2] for cells in rows() if cells[0] == "a peer that does not read an HTTP response")
     hurried = Timeouts().write_seconds * http_protocol.HURRIED_UNSENT_CHECKS / http_protocol.UNSENT_CHECKS
-    assert f"{http_protocol.UNSENT_PROGRESS // 1024} KiB in {Timeouts().write_seconds:g} s" in told
-    assert f"in {hurried:g} s while others wait" in told
+    assert f"{http_protocol.UNSENT_PROGRESS // 1024} KiB in {Timeouts().write_seconds:g} s" in cell
+    assert f"in {hurried:g} s while others wait" in cell
 
 
 def test_no_paragraph_stands_twice() -> None:
     paragraphs = re.split(r"\n(?=\n|- )", re.sub(r"```.*?```", "", PAGE, flags=re.DOTALL))
-    starts = [" ".join(each.split())[:80] for each in paragraphs if len(each.split()) > 12]
-    assert [each for each in starts if starts.count(each) > 1] == []
+    starts = [" ".join(paragraph.split())[:80] for paragraph in paragraphs if len(paragraph.split()) > 12]
+    assert [start for start in starts if starts.count(start) > 1] == []
 
 
 def test_the_contents_name_every_section() -> None:
     listed = re.findall(r"\[([^\]]+)\]\(#", PAGE.partition("Contents:")[2].partition("\n\n")[0])
-    assert [each.replace("\n", " ") for each in listed] == re.findall(r"^## (.+)$", PAGE, re.MULTILINE)
+    assert [title.replace("\n", " ") for title in listed] == re.findall(r"^## (.+)$", PAGE, re.MULTILINE)

@@ -43,14 +43,14 @@ class Document(HTMLParser):
         self.feed(text)
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        given = {name: value or "" for name, value in attrs}
-        self.ids |= {given[name] for name in ("id", "name") if name in given}
-        if tag == "a" and "href" in given:
-            self.links.append(given["href"])
-        if tag in LOADED and LOADED[tag] in given:
-            self.loaded.append(given[LOADED[tag]])
-        if tag == "link" and FETCHING & set(given.get("rel", "").split()):
-            self.loaded.append(given["href"])
+        values = {name: value or "" for name, value in attrs}
+        self.ids |= {values[name] for name in ("id", "name") if name in values}
+        if tag == "a" and "href" in values:
+            self.links.append(values["href"])
+        if tag in LOADED and LOADED[tag] in values:
+            self.loaded.append(values[LOADED[tag]])
+        if tag == "link" and FETCHING & set(values.get("rel", "").split()):
+            self.loaded.append(values["href"])
 
 
 @pytest.fixture(scope="module")
@@ -79,19 +79,19 @@ def test_a_newcomer_begins_at_the_beginning() -> None:
     assert listed(ROOT / CONFIGURATION)[:4] == ["index.md", "quick-start.md", "concepts.md", "primitives.md"]
 
 
-def test_every_public_name_is_told_of(documents: dict[PurePosixPath, Document]) -> None:
-    told = documents[PurePosixPath("reference/sdk.html")].ids
-    assert [name for _, names in SECTIONS.values() for name in names if name not in told] == []
+def test_every_public_name_is_documented(documents: dict[PurePosixPath, Document]) -> None:
+    ids = documents[PurePosixPath("reference/sdk.html")].ids
+    assert [name for _, names in SECTIONS.values() for name in names if name not in ids] == []
 
 
-def test_what_a_class_borrows_is_told_as_its_method(documents: dict[PurePosixPath, Document]) -> None:
-    told = documents[PurePosixPath("reference/sdk.html")].ids
-    assert {"mew.client.Space.call_tool", "mew.client.Space.propose", "mew.client.Space.reasoning"} <= told
+def test_a_borrowed_method_is_documented_with_its_class(documents: dict[PurePosixPath, Document]) -> None:
+    ids = documents[PurePosixPath("reference/sdk.html")].ids
+    assert {"mew.client.Space.call_tool", "mew.client.Space.propose", "mew.client.Space.reasoning"} <= ids
 
 
-def test_no_private_name_is_told_of(documents: dict[PurePosixPath, Document]) -> None:
-    told = documents[PurePosixPath("reference/sdk.html")].ids
-    assert [name for name in told if re.match(r"mew\..*\._", name)] == []
+def test_no_private_name_is_documented(documents: dict[PurePosixPath, Document]) -> None:
+    ids = documents[PurePosixPath("reference/sdk.html")].ids
+    assert [name for name in ids if re.match(r"mew\..*\._", name)] == []
 
 
 def test_it_can_be_searched(site: Path) -> None:
@@ -165,13 +165,13 @@ def address(site: Path) -> Iterator[str]:
     server.server_close()
 
 
-def test_a_browser_asks_nobody_else_and_finds_what_it_searches_for(address: str) -> None:
+def test_a_browser_loads_nothing_from_elsewhere_and_the_search_works(address: str) -> None:
     path = browser_path()
     requires(path, "there is no Chromium, and none could be installed")
-    asked: list[str] = []
+    urls: list[str] = []
 
     def note(request: Request) -> None:
-        asked.append(request.url)
+        urls.append(request.url)
 
     with sync_playwright() as playwright:
         browser = launched(playwright, str(path))
@@ -183,8 +183,8 @@ def test_a_browser_asks_nobody_else_and_finds_what_it_searches_for(address: str)
         page.get_by_role("combobox", name="Search").or_(page.get_by_placeholder("Search")).first.fill("quarantine")
         page.get_by_role("option", name="quarantine").first.wait_for(timeout=30_000)
         browser.close()
-    assert any(url.endswith("search.json") for url in asked)
-    assert [url for url in asked if not url.startswith((address, "data:", f"blob:{address}"))] == []
+    assert any(url.endswith("search.json") for url in urls)
+    assert [url for url in urls if not url.startswith((address, "data:", f"blob:{address}"))] == []
 
 
 # How it is staged
@@ -252,14 +252,15 @@ def test_a_file_is_shown_in_the_colours_of_its_language() -> None:
 
 
 @pytest.mark.parametrize(
-    ("nav", "said"), [('["a.md", "b.md"]', "not there: b.md"), ("[]", "not: a.md"), ('["a.md", "a.md"]', "twice: a.md")]
+    ("nav", "message"),
+    [('["a.md", "b.md"]', "not there: b.md"), ("[]", "not: a.md"), ('["a.md", "a.md"]', "twice: a.md")],
 )
-def test_contents_that_are_not_those_of_docs_are_refused(tmp_path: Path, nav: str, said: str) -> None:
+def test_contents_that_are_not_those_of_docs_are_refused(tmp_path: Path, nav: str, message: str) -> None:
     (tmp_path / "docs" / "project").mkdir(parents=True)
     (tmp_path / "docs" / "a.md").write_text("# a\n", encoding="utf-8")
     (tmp_path / "docs" / "project" / "README.md").write_text("# may be left out\n", encoding="utf-8")
     (tmp_path / CONFIGURATION).write_text(f"[project]\nnav = {nav}\n", encoding="utf-8")
-    with pytest.raises(WrongNavigation, match=said):
+    with pytest.raises(WrongNavigation, match=message):
         check(tmp_path / CONFIGURATION, tmp_path / "docs")
 
 

@@ -29,8 +29,8 @@ def installed() -> Path:
     """`node_modules`, exactly as the lock has it: installed again if the lock has changed."""
     requires(shutil.which("node") and shutil.which("npm"), "Node.js and npm are not installed")
     lock = LOCK.read_text(encoding="utf-8")
-    with LOCK.open("rb") as held:
-        fcntl.flock(held, fcntl.LOCK_EX)  # tests run side by side, and npm takes the folder apart under one's feet
+    with LOCK.open("rb") as lock_file:
+        fcntl.flock(lock_file, fcntl.LOCK_EX)  # tests run side by side, and npm takes the folder apart under one's feet
         if not _STAMP.exists() or _STAMP.read_text(encoding="utf-8") != lock:
             done = ran("npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund", seconds=INSTALL_SECONDS)
             requires(done.returncode == 0, f"npm ci failed: {done.stderr.strip().splitlines()[-3:]}")

@@ -59,10 +59,10 @@ def test_files_named_by_their_contents_are_kept_forever(clients: Clients, gatewa
         assert answer.headers["x-content-type-options"] == "nosniff"
 
 
-def test_whoever_has_a_file_already_is_not_sent_it_again(clients: Clients, gateway: Running) -> None:
+def test_a_cached_file_is_not_sent_again(clients: Clients, gateway: Running) -> None:
     tag = got(clients, gateway, "/").headers["etag"]
-    for given in (tag, f"W/{tag}", f'"other", {tag}', "*"):
-        again = got(clients, gateway, "/", If_None_Match=given)
+    for condition in (tag, f"W/{tag}", f'"other", {tag}', "*"):
+        again = got(clients, gateway, "/", If_None_Match=condition)
         assert (again.status, again.body) == (304, b"")
         assert again.headers["etag"] == tag
     assert got(clients, gateway, "/", If_None_Match='"other"').status == 200

@@ -38,7 +38,7 @@ def test_every_history_is_as_the_model_tells_it() -> None:
     run_state_machine_as_test(Histories, settings=settings(examples(60), stateful_step_count=40))
 
 
-def test_an_invitation_after_a_removal_lifts_the_pause_for_good() -> None:
+def test_an_invitation_after_a_removal_lifts_the_pause_permanently() -> None:
     world = World()
     world.do("pause", who="ada", via="socket", whom="cleo", seconds=None)
     world.do("kick", who="ada", via="socket", kicked="cleo")

@@ -78,7 +78,7 @@ def test_a_header_field_that_is_too_long_is_left_out(open_space: Transport) -> N
 
 @pytest.mark.requirement("REC-23")
 @pytest.mark.transports("core")
-def test_whoever_is_refused_all_the_time_is_recorded_by_code_and_size(open_space: Transport) -> None:
+def test_repeated_refusals_are_recorded_by_code_and_size_only(open_space: Transport) -> None:
     lab = open_space(participants=TWO)
     for sender, client in (("bob", lab.join("bob")), ("viewer", lab.observe())):
         for number in range(DETAILED_BURST + 3):
@@ -122,7 +122,7 @@ def test_a_reconnect_gives_no_more_details_and_quiet_does(open_space: Transport)
 
 @pytest.mark.requirement("REC-24")
 @pytest.mark.transports("core")
-def test_whence_a_connection_came_is_recorded_and_nobody_is_told(open_space: Transport) -> None:
+def test_the_peer_of_a_connection_is_recorded_and_not_delivered(open_space: Transport) -> None:
     lab = open_space(participants=TWO, allow_anonymous=True)
     alice = lab.join("alice")
     alice.inbox()
@@ -230,7 +230,7 @@ def test_refusals_are_counted_under_the_source_that_the_transport_names(open_spa
 
 @pytest.mark.requirement("REC-24")
 @pytest.mark.transports("core")
-def test_what_becomes_of_tokens_is_recorded_without_them(open_space: Transport) -> None:
+def test_changes_of_tokens_are_recorded_without_the_tokens(open_space: Transport) -> None:
     lab = open_space(participants=TWO)
     lab.join("alice").send(kind="space/invite", payload={"participant_id": "carol"})
     lab.run(Administer(action="token_rotated", participant="screen", observer=True, uid=1000))

@@ -208,7 +208,7 @@ def test_each_recipient_must_match_one_of_the_pattern(open_space: Transport, pat
 
 
 @pytest.mark.requirement("CAP-11")
-def test_a_negated_recipient_still_needs_somebody_to_be_named(open_space: Transport) -> None:
+def test_a_negated_recipient_still_needs_a_named_recipient(open_space: Transport) -> None:
     alice = try_out(open_space, {"kind": "note", "to": "!bob"})
     assert is_allowed(alice, "note", to=["carol"])
     assert not is_allowed(alice, "note", to=["carol", "bob"])
@@ -279,7 +279,7 @@ def test_a_violation_names_the_envelope_that_was_refused(open_space: Transport) 
 
 @pytest.mark.transport
 @pytest.mark.requirement("CAP-16")
-def test_nobody_else_sees_what_was_refused(open_space: Transport) -> None:
+def test_a_refused_envelope_reaches_no_other_participant(open_space: Transport) -> None:
     lab = open_space(participants={"alice": [{"kind": "note"}], "bob": None})
     alice, bob = lab.join("alice"), lab.join("bob")
     bob.inbox()
@@ -305,7 +305,7 @@ def test_every_decision_has_a_reason(open_space: Transport) -> None:
 
 
 @pytest.mark.requirement("CAP-15")
-def test_a_glob_of_many_stars_is_decided_at_once(open_space: Transport) -> None:
+def test_a_glob_of_many_stars_is_decided_quickly(open_space: Transport) -> None:
     lab = open_space(participants={"alice": ADMIN, "bob": [{"kind": "capability/grant"}]})
     alice, bob = lab.join("alice"), lab.join("bob")
     grant(alice, "bob", {"kind": "note", "payload": {"a": "*a" * 500 + "*b"}})
@@ -482,7 +482,7 @@ def test_a_grant_itself_needs_the_capability_for_its_kind(open_space: Transport)
 
 
 @pytest.mark.requirement("CAP-22")
-def test_a_grant_to_somebody_unknown_is_refused(open_space: Transport) -> None:
+def test_a_grant_to_an_unknown_participant_is_refused(open_space: Transport) -> None:
     alice = try_out(open_space, {"kind": "*"})
     grant(alice, "nobody", {"kind": "note"})
     refused = alice.error()
@@ -574,7 +574,7 @@ def test_the_right_to_write_to_a_stream_is_not_granted_as_a_capability(open_spac
 
 @pytest.mark.transport
 @pytest.mark.requirement("CAP-27")
-def test_the_others_are_told_of_a_change(open_space: Transport) -> None:
+def test_a_change_is_announced_to_the_other_participants(open_space: Transport) -> None:
     lab = open_space(participants={"alice": ADMIN, "bob": None, "carol": None})
     alice, bob, carol = lab.join("alice"), lab.join("bob"), lab.join("carol")
     for client in (alice, bob, carol):
@@ -595,7 +595,7 @@ def test_the_others_are_told_of_a_change(open_space: Transport) -> None:
 
 @pytest.mark.transport
 @pytest.mark.requirement("CAP-27")
-def test_what_changes_nothing_is_told_to_the_recipient_alone(open_space: Transport) -> None:
+def test_a_grant_or_revoke_without_a_change_is_announced_to_its_recipient_only(open_space: Transport) -> None:
     lab = open_space(participants={"alice": ADMIN, "bob": None})
     alice, bob = lab.join("alice"), lab.join("bob")
     alice.inbox()
@@ -692,7 +692,7 @@ def test_what_was_revoked_can_be_granted_again(open_space: Transport) -> None:
 
 
 @pytest.mark.requirement("CAP-31")
-def test_a_revoke_needs_its_kind_and_no_coverage_and_holds_at_once(open_space: Transport) -> None:
+def test_a_revoke_needs_its_kind_and_no_coverage_and_holds_immediately(open_space: Transport) -> None:
     lab = open_space(participants={"alice": [{"kind": "capability/revoke"}], "bob": [{"kind": "note"}]})
     alice, bob = lab.join("alice"), lab.join("bob")
     bob.inbox()
@@ -713,7 +713,7 @@ def test_a_revoke_that_matches_nothing_is_relayed(open_space: Transport) -> None
 
 
 @pytest.mark.requirement("CAP-32")
-def test_a_revoke_from_somebody_unknown_is_refused(open_space: Transport) -> None:
+def test_a_revoke_from_an_unknown_participant_is_refused(open_space: Transport) -> None:
     alice = try_out(open_space, {"kind": "*"})
     revoke(alice, "nobody", capabilities=[{"kind": "note"}])
     refused = alice.error()

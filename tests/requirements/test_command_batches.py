@@ -156,7 +156,7 @@ def played(
     steps=opened([Step("kick", "alice", "bob", 1), Step("invite", "alice", "bob", 1)]), turns=[1], logs=frozenset()
 )
 @many_histories
-def test_everybody_receives_what_the_core_says_however_the_turns_fall(
+def test_every_participant_receives_the_messages_of_the_core_whatever_the_batches(
     open_space: Transport, steps: list[Step], turns: list[int], logs: frozenset[str]
 ) -> None:
     with played(open_space, steps, turns, logs) as (measure, lab, clients):

@@ -218,7 +218,7 @@ def test_a_correlation_leaves_as_an_array(open_space: Transport, sent: bytes, se
 @pytest.mark.transport
 @pytest.mark.requirement("ENV-09")
 @pytest.mark.parametrize("kind", ["mcp/response", "custom/thing"])
-def test_everybody_receives_what_is_addressed_to_one(open_space: Transport, kind: str) -> None:
+def test_every_participant_receives_an_envelope_addressed_to_one(open_space: Transport, kind: str) -> None:
     lab = open_space(participants={"alice": EVERYTHING, "bob": None, "carol": None})
     alice, bob, carol = (lab.join(name) for name in ("alice", "bob", "carol"))
     alice.send(kind=kind, to=["bob"], payload={"result": 1})
@@ -226,14 +226,14 @@ def test_everybody_receives_what_is_addressed_to_one(open_space: Transport, kind
 
 
 @pytest.mark.requirement("ENV-09")
-def test_somebody_who_is_not_here_may_be_addressed(open_space: Transport) -> None:
+def test_an_absent_participant_may_be_addressed(open_space: Transport) -> None:
     assert relayed(open_space, b'{"kind":"custom/thing","to":["nobody"]}')["to"] == ["nobody"]
 
 
 @pytest.mark.transport
 @pytest.mark.requirement("ENV-10")
 @pytest.mark.sockets("alice")
-def test_the_sender_receives_its_own_envelope_as_everybody_does(open_space: Transport) -> None:
+def test_the_sender_receives_its_own_envelope_as_the_others_do(open_space: Transport) -> None:
     _, alice, bob = pair(open_space)
     alice.send_bytes(b'{"kind":"custom/thing","payload":{"a": 1.0}}')
     (own,), (others,) = alice.inbox(), bob.inbox()
@@ -294,7 +294,7 @@ def test_an_invitation_is_acknowledged_to_the_inviter_alone(open_space: Transpor
 @pytest.mark.transport
 @pytest.mark.requirement("ENV-12")
 @pytest.mark.transports("core", "memory", "websocket")
-def test_a_gap_is_told_to_the_one_who_lost_something_alone(open_space: Transport) -> None:
+def test_a_gap_is_reported_only_to_the_reader_that_lost_frames(open_space: Transport) -> None:
     lab, alice, bob = pair(open_space)
     stream_id = open_stream(alice)
     alice.inbox(), bob.inbox()
@@ -378,7 +378,7 @@ def test_a_heartbeat_needs_no_capability_and_has_no_answer(open_space: Transport
         b"#none#data",
     ],
 )
-def test_what_is_refused_reaches_nobody(open_space: Transport, message: bytes) -> None:
+def test_a_refused_message_reaches_no_reader(open_space: Transport, message: bytes) -> None:
     lab, alice, bob = pair(open_space)
     onlooker = lab.observe()
     onlooker.inbox()

@@ -38,7 +38,7 @@ def test_an_observer_named_like_a_participant_does_not_take_over_its_socket(open
 
 
 @pytest.mark.requirement("JOIN-20")
-def test_nobody_is_told_of_an_observer(open_space: Transport) -> None:
+def test_an_observer_is_announced_to_no_participant(open_space: Transport) -> None:
     lab = open_space(**WIDE)
     alice = lab.join("alice")
     alice.inbox()
@@ -68,7 +68,7 @@ def test_an_observer_may_send_nothing(open_space: Transport) -> None:
 
 
 @pytest.mark.requirement("JOIN-21")
-def test_an_observer_named_like_a_participant_is_told_of_it_like_any_other(open_space: Transport) -> None:
+def test_an_observer_named_like_a_participant_sees_that_participant_in_its_welcome(open_space: Transport) -> None:
     lab = open_space(**WIDE)
     open_stream(lab.join("alice"))
     payload = lab.observe("alice").take("system/welcome")["payload"]
@@ -182,7 +182,7 @@ def test_nothing_of_an_anonymous_participant_passes_to_the_next_of_its_name(open
 
 
 @pytest.mark.requirement("VAL-27")
-def test_a_guest_cannot_be_called_like_somebody_but_for_the_case(open_space: Transport) -> None:
+def test_a_guests_name_must_differ_from_others_in_more_than_case(open_space: Transport) -> None:
     lab = open_space(**WIDE, allow_anonymous=True)
     alice = lab.join("alice")
     alice.send(kind="space/invite", payload={"participant_id": "dave"})

@@ -73,7 +73,7 @@ def test_what_a_join_message_lacks_comes_from_the_header(open_space: Transport) 
         b"",
     ],
 )
-def test_any_other_first_message_is_turned_away(open_space: Transport, message: bytes) -> None:
+def test_any_other_first_message_is_rejected(open_space: Transport, message: bytes) -> None:
     lab = open_space(participants={"alice": None})
     client = lab.connect()
     client.send_bytes(message)
@@ -81,7 +81,7 @@ def test_any_other_first_message_is_turned_away(open_space: Transport, message: 
 
 
 @pytest.mark.requirement("JOIN-04")
-def test_who_was_turned_away_cannot_join_on_the_same_socket(open_space: Transport) -> None:
+def test_after_a_rejection_the_same_socket_cannot_join(open_space: Transport) -> None:
     lab = open_space(participants={"alice": None})
     client = lab.connect()
     hello(client)
@@ -92,7 +92,7 @@ def test_who_was_turned_away_cannot_join_on_the_same_socket(open_space: Transpor
 
 @pytest.mark.requirement("JOIN-05")
 @pytest.mark.parametrize("token", [None, "", "of no participant"])
-def test_an_unknown_or_missing_token_is_turned_away(open_space: Transport, token: str | None) -> None:
+def test_an_unknown_or_missing_token_is_rejected(open_space: Transport, token: str | None) -> None:
     lab = open_space(participants={"alice": None})
     watcher = lab.join("alice")
     watcher.inbox()
@@ -104,7 +104,7 @@ def test_an_unknown_or_missing_token_is_turned_away(open_space: Transport, token
 
 
 @pytest.mark.requirement("JOIN-05")
-def test_an_unknown_bearer_token_is_turned_away_at_once(open_space: Transport) -> None:
+def test_an_unknown_bearer_token_is_rejected_immediately(open_space: Transport) -> None:
     client = open_space(participants={"alice": None}).connect(token="of no participant")
     assert (client.kinds(), client.closed) == (["system/error"], 4401)
 
@@ -118,7 +118,7 @@ def test_the_token_says_who_joins(open_space: Transport) -> None:
 
 
 @pytest.mark.requirement("JOIN-06")
-def test_a_claim_to_be_somebody_else_is_refused_with_the_name_of_the_tokens_holder(open_space: Transport) -> None:
+def test_a_claim_of_another_name_is_refused_with_the_name_of_the_tokens_holder(open_space: Transport) -> None:
     lab = open_space(participants={"alice": None, "bob": None})
     client = lab.connect()
     client.send(type="join", token=lab.token("alice"), participantId="bob")
@@ -212,7 +212,7 @@ def test_joining_again_with_another_token_of_ones_own_gives_a_fresh_welcome(open
         {"participantId": "bob", "token": "token-of-bob@lab"},
     ],
 )
-def test_joining_again_as_somebody_else_is_refused_and_the_socket_stays(
+def test_joining_again_under_another_name_is_refused_and_the_socket_stays(
     open_space: Transport, other: dict[str, str]
 ) -> None:
     lab = open_space(**WIDE)
@@ -280,7 +280,7 @@ def test_a_take_over_needs_no_room(open_space: Transport) -> None:
 
 
 @pytest.mark.requirement("JOIN-13")
-def test_a_second_socket_takes_over_and_nobody_else_notices(open_space: Transport) -> None:
+def test_a_second_socket_takes_over_without_a_message_to_others(open_space: Transport) -> None:
     lab = open_space(**WIDE)
     bob, first = lab.join("bob"), lab.join("alice")
     forget_inboxes(bob, first)
@@ -340,7 +340,7 @@ def test_what_a_replaced_socket_still_sends_has_no_effect(open_space: Transport)
 
 
 @pytest.mark.requirement("JOIN-15")
-def test_the_closing_of_a_replaced_socket_removes_nobody(open_space: Transport) -> None:
+def test_the_closing_of_a_replaced_socket_removes_no_participant(open_space: Transport) -> None:
     lab = open_space(**WIDE)
     alice, first = lab.join("alice"), lab.join("bob")
     second = lab.join("bob")
@@ -388,7 +388,7 @@ def test_everything_after_the_snapshot_reaches_the_joiner_once_and_nothing_befor
 
 @pytest.mark.requirement("JOIN-18")
 @pytest.mark.transports("core", "memory", "websocket", "http")
-def test_a_join_is_told_to_the_others_with_effective_capabilities(open_space: Transport) -> None:
+def test_a_join_is_announced_with_the_effective_capabilities(open_space: Transport) -> None:
     lab = open_space(**WIDE)
     alice = lab.join("alice")
     alice.inbox()
@@ -413,14 +413,14 @@ def test_presence_follows_the_welcome(open_space: Transport) -> None:
 
 
 @pytest.mark.requirement("JOIN-37")
-def test_the_socket_of_somebody_who_is_neither_configured_nor_invited_is_closed(open_space: Transport) -> None:
+def test_the_socket_of_an_unknown_participant_is_closed(open_space: Transport) -> None:
     former = open_space(participants={"alice": [{"kind": "*"}]}).join("bob")
     assert (former.error()["error"], former.closed) == ("unauthorized", 4401)
 
 
 @pytest.mark.requirement("JOIN-37")
 @pytest.mark.transports("core", "memory", "websocket", "http")
-def test_a_token_of_somebody_who_is_neither_configured_nor_invited_admits_nobody(open_space: Transport) -> None:
+def test_a_token_of_an_unknown_participant_is_refused(open_space: Transport) -> None:
     lab = open_space(participants={"alice": [{"kind": "*"}]})
     alice, former = lab.join("alice"), lab.join("bob")
     assert former.error()["error"] == "unauthorized"
@@ -432,7 +432,7 @@ def test_a_token_of_somebody_who_is_neither_configured_nor_invited_admits_nobody
 
 
 @pytest.mark.requirement("ENV-21")
-def test_whether_let_in_or_turned_away_the_answer_names_the_join_message(open_space: Transport) -> None:
+def test_the_answer_to_a_join_names_the_join_message(open_space: Transport) -> None:
     lab = open_space(participants={"alice": None})
     for token, kind in ((lab.token("alice"), "system/welcome"), ("wrong", "system/error")):
         client = lab.connect()

@@ -72,7 +72,7 @@ def test_inviting_needs_its_capability(open_space: Transport) -> None:
 
 
 @pytest.mark.requirement("MEM-02")
-def test_everybody_but_the_inviter_is_told_who_was_invited(open_space: Transport) -> None:
+def test_an_invitation_is_announced_to_every_participant_but_the_inviter(open_space: Transport) -> None:
     lab = open_space(participants={"alice": ADMIN, "bob": None})
     alice, bob = lab.join("alice"), lab.join("bob")
     read_all(alice, bob)
@@ -127,7 +127,7 @@ def test_an_inviter_may_give_what_it_does_not_have(open_space: Transport) -> Non
 @pytest.mark.requirement("MEM-05")
 @pytest.mark.transports("core", "memory", "websocket")
 @pytest.mark.parametrize("present", ["bob", "carol"])
-def test_inviting_somebody_known_changes_nothing(open_space: Transport, present: str) -> None:
+def test_inviting_a_known_participant_changes_nothing(open_space: Transport, present: str) -> None:
     lab = open_space(participants={"alice": ADMIN, "bob": [{"kind": "note"}], "eve": None})
     alice, eve = lab.join("alice"), lab.join("eve")
     invite(alice, "carol", initial_capabilities=[{"kind": "note"}])
@@ -141,7 +141,7 @@ def test_inviting_somebody_known_changes_nothing(open_space: Transport, present:
 
 
 @pytest.mark.requirement("MEM-05")
-def test_inviting_somebody_who_is_here_without_a_token_changes_nothing(open_space: Transport) -> None:
+def test_inviting_a_present_participant_without_a_token_changes_nothing(open_space: Transport) -> None:
     lab = open_space(participants={"alice": ADMIN}, allow_anonymous=True)
     alice, guest = lab.join("alice"), lab.connect()
     guest.send(type="join", participantId="guest")
@@ -337,7 +337,7 @@ def test_an_invitation_after_a_kick_starts_afresh(open_space: Transport) -> None
 
 
 @pytest.mark.requirement("MEM-12")
-def test_somebody_unknown_is_not_kicked(open_space: Transport) -> None:
+def test_an_unknown_participant_is_not_kicked(open_space: Transport) -> None:
     lab = open_space(participants={"alice": ADMIN})
     alice = lab.join("alice")
     kick(alice, "nobody")
@@ -347,7 +347,7 @@ def test_somebody_unknown_is_not_kicked(open_space: Transport) -> None:
 
 @pytest.mark.transport
 @pytest.mark.requirement("MEM-13")
-def test_a_pause_is_relayed_and_pauses_everybody_it_names(open_space: Transport) -> None:
+def test_a_pause_is_relayed_and_pauses_every_participant_it_names(open_space: Transport) -> None:
     lab = open_space(participants={"alice": ADMIN, "bob": None, "carol": None, "dave": None})
     alice, bob, carol, dave = (lab.join(name) for name in ("alice", "bob", "carol", "dave"))
     alice.send(kind="participant/pause", to=["bob", "nobody", "carol"], payload={"reason": "calm"})
@@ -357,7 +357,7 @@ def test_a_pause_is_relayed_and_pauses_everybody_it_names(open_space: Transport)
 
 @pytest.mark.requirement("MEM-13")
 @pytest.mark.parametrize("to", [{}, {"to": []}, {"to": None}], ids=repr)
-def test_a_pause_that_names_nobody_is_only_relayed(open_space: Transport, to: dict[str, Any]) -> None:
+def test_a_pause_without_recipients_is_only_relayed(open_space: Transport, to: dict[str, Any]) -> None:
     lab = open_space(participants={"alice": ADMIN, "bob": None})
     alice, bob = lab.join("alice"), lab.join("bob")
     alice.send(kind="participant/pause", **to)
@@ -434,7 +434,7 @@ def test_a_paused_participant_may_still_send_heartbeats(open_space: Transport) -
         {"kind": "stream/grant-write", "payload": {"stream_id": "stream-1", "participant_id": "alice"}},
         {"kind": "made/up"},
     ],
-    ids=lambda each: each["kind"],
+    ids=lambda envelope: envelope["kind"],
 )
 def test_everything_else_of_a_paused_participant_is_refused(open_space: Transport, envelope: dict[str, Any]) -> None:
     lab = open_space(participants={"alice": ADMIN, "bob": ADMIN})
@@ -450,7 +450,7 @@ def test_everything_else_of_a_paused_participant_is_refused(open_space: Transpor
 @pytest.mark.transport
 @pytest.mark.requirement("MEM-15")
 @pytest.mark.sockets("bob")
-def test_a_paused_participant_writes_no_frames_and_goes_on_receiving(open_space: Transport) -> None:
+def test_a_paused_participant_writes_no_frames_and_continues_to_receive(open_space: Transport) -> None:
     lab = open_space(participants={"alice": ADMIN, "bob": ADMIN})
     alice, bob = lab.join("alice"), lab.join("bob")
     bob.send(kind="stream/request")
@@ -510,7 +510,7 @@ def test_a_pause_of_no_usable_time_is_refused(open_space: Transport, seconds: An
 
 
 @pytest.mark.requirement("MEM-17")
-def test_another_resumes_everybody_it_names(open_space: Transport) -> None:
+def test_another_participant_resumes_every_participant_it_names(open_space: Transport) -> None:
     lab = open_space(participants={"alice": ADMIN, "bob": None, "carol": None, "dave": None})
     alice, bob, carol, dave = (lab.join(name) for name in ("alice", "bob", "carol", "dave"))
     alice.send(kind="participant/pause", to=["bob", "carol", "dave"])
@@ -520,7 +520,7 @@ def test_another_resumes_everybody_it_names(open_space: Transport) -> None:
 
 
 @pytest.mark.requirement("MEM-17")
-def test_nobody_lifts_their_own_pause(open_space: Transport) -> None:
+def test_a_participant_cannot_lift_its_own_pause(open_space: Transport) -> None:
     lab = open_space(participants={"alice": ADMIN, "bob": ADMIN, "carol": None})
     alice, bob, carol = lab.join("alice"), lab.join("bob"), lab.join("carol")
     alice.send(kind="participant/pause", to=["bob", "carol"])
@@ -570,7 +570,7 @@ def test_a_pause_outlasts_a_restart(open_space: Transport) -> None:
 @pytest.mark.transport
 @pytest.mark.requirement("MEM-19")
 @pytest.mark.sockets("bob")
-def test_a_shut_down_participant_has_five_seconds_to_say_goodbye(open_space: Transport) -> None:
+def test_a_shut_down_participant_has_five_seconds_for_its_last_messages(open_space: Transport) -> None:
     lab = open_space(participants={"alice": ADMIN, "bob": [{"kind": "chat"}, {"kind": "participant/*"}]})
     alice, bob = lab.join("alice"), lab.join("bob")
     alice.send(kind="participant/shutdown", to=["bob"])
@@ -602,7 +602,7 @@ def test_neither_a_resume_nor_a_new_socket_nor_a_second_shut_down_puts_it_off(op
 @pytest.mark.transport
 @pytest.mark.requirement("MEM-19")
 @pytest.mark.parametrize("to", [{}, {"to": ["nobody"]}, {"to": ["carol"]}], ids=repr)
-def test_a_shut_down_that_names_nobody_here_is_only_relayed(open_space: Transport, to: dict[str, Any]) -> None:
+def test_a_shutdown_of_absent_participants_is_only_relayed(open_space: Transport, to: dict[str, Any]) -> None:
     lab = open_space(participants={"alice": ADMIN, "bob": None, "carol": None})
     alice, bob = lab.join("alice"), lab.join("bob")
     alice.send(kind="participant/shutdown", **to)

@@ -108,7 +108,7 @@ def test_a_new_stream_has_its_owner_as_only_writer(open_space: Transport) -> Non
 @pytest.mark.transport
 @pytest.mark.requirement("OWN-02", "STORY-01")
 @pytest.mark.sockets("bob")
-def test_a_grant_is_told_to_all_and_in_force_with_the_next_frame(open_space: Transport) -> None:
+def test_a_grant_is_announced_to_all_and_in_force_with_the_next_frame(open_space: Transport) -> None:
     lab = open_space(participants=FOUR)
     alice, bob, carol = lab.join("alice"), lab.join("bob"), lab.join("carol")
     stream_id = open_stream(alice)
@@ -148,7 +148,7 @@ def test_an_answer_has_a_reason_only_where_one_was_given(open_space: Transport, 
 @pytest.mark.transport
 @pytest.mark.requirement("OWN-03", "STORY-05", "STORY-15")
 @pytest.mark.sockets("bob")
-def test_a_revoke_is_told_to_all_and_in_force_with_the_next_frame(open_space: Transport) -> None:
+def test_a_revoke_is_announced_to_all_and_in_force_with_the_next_frame(open_space: Transport) -> None:
     lab = open_space(participants=FOUR)
     alice, bob, carol = lab.join("alice"), lab.join("bob"), lab.join("carol")
     stream_id = open_stream(alice)
@@ -172,7 +172,7 @@ def test_a_revoke_is_told_to_all_and_in_force_with_the_next_frame(open_space: Tr
 @pytest.mark.transport
 @pytest.mark.requirement("OWN-04", "STORY-08")
 @pytest.mark.sockets("bob")
-def test_a_transfer_is_told_to_all_and_needs_nobodys_consent(open_space: Transport) -> None:
+def test_a_transfer_is_announced_to_all_and_needs_no_consent(open_space: Transport) -> None:
     lab = open_space(participants=FOUR)
     alice, bob, carol = lab.join("alice"), lab.join("bob"), lab.join("carol")
     stream_id = open_stream(alice)
@@ -195,7 +195,7 @@ def test_a_transfer_is_told_to_all_and_needs_nobodys_consent(open_space: Transpo
 @pytest.mark.requirement("OWN-05", "STORY-02", "STORY-09")
 @pytest.mark.parametrize("kind", REQUESTS)
 @pytest.mark.parametrize("granted", [True, False], ids=["a writer", "no writer"])
-def test_nobody_but_the_owner_decides_about_a_stream(open_space: Transport, kind: str, granted: bool) -> None:
+def test_only_the_owner_decides_about_a_stream(open_space: Transport, kind: str, granted: bool) -> None:
     lab = open_space(participants={**FOUR, "bob": ALL})
     alice, bob, _carol = lab.join("alice"), lab.join("bob"), lab.join("carol")
     stream_id = open_stream(alice)
@@ -234,7 +234,7 @@ def test_a_refusal_names_the_decision_that_was_asked_for(open_space: Transport, 
 @pytest.mark.requirement("OWN-07", "STORY-03", "STORY-10")
 @pytest.mark.parametrize("kind", ["stream/grant-write", "stream/transfer-ownership"])
 @pytest.mark.parametrize("whom", ["nobody", "bob", "carol"], ids=["unknown", "never here", "gone"])
-def test_grant_and_transfer_need_somebody_present(open_space: Transport, kind: str, whom: str) -> None:
+def test_grant_and_transfer_need_a_present_participant(open_space: Transport, kind: str, whom: str) -> None:
     lab = open_space(participants=FOUR)
     alice, carol = lab.join("alice"), lab.join("carol")
     carol.leave()
@@ -489,7 +489,7 @@ def test_a_posted_decision_is_answered_with_what_it_changed(open_space: Transpor
 @pytest.mark.transport
 @pytest.mark.requirement("OWN-20")
 @pytest.mark.sockets("bob")
-def test_a_writer_that_leaves_is_off_every_list_at_once(open_space: Transport) -> None:
+def test_a_writer_that_leaves_is_removed_from_every_list_immediately(open_space: Transport) -> None:
     lab = open_space(participants=FOUR)
     alice, bob = lab.join("alice"), lab.join("bob")
     first, second = open_stream(alice), open_stream(alice)
@@ -509,7 +509,7 @@ def test_a_writer_that_leaves_is_off_every_list_at_once(open_space: Transport) -
 
 @pytest.mark.transport
 @pytest.mark.requirement("OWN-20", "OWN-21")
-def test_leaving_is_told_as_presence_then_writing_then_ownership(open_space: Transport) -> None:
+def test_leaving_is_announced_as_presence_then_writing_then_ownership(open_space: Transport) -> None:
     lab = open_space(participants={"alice": MAY_OPEN, "bob": MAY_OPEN})
     alice, bob = lab.join("alice"), lab.join("bob")
     open_stream(bob, on_owner_disconnect="close")
@@ -603,7 +603,7 @@ def test_each_absence_has_its_own_grace(open_space: Transport) -> None:
 
 @pytest.mark.requirement("OWN-24")
 @pytest.mark.sockets("bob")
-def test_while_the_owner_is_away_the_others_go_on_writing(open_space: Transport) -> None:
+def test_while_the_owner_is_away_the_others_continue_to_write(open_space: Transport) -> None:
     lab = open_space(participants=FOUR)
     alice, bob = lab.join("alice"), lab.join("bob")
     stream_id = open_stream(alice)
@@ -660,7 +660,7 @@ def test_after_the_grace_a_stream_without_present_writers_is_closed(open_space: 
 
 @pytest.mark.requirement("OWN-27")
 @pytest.mark.sockets("alice")
-def test_a_previous_owner_that_comes_back_too_late_is_nobody_special(open_space: Transport) -> None:
+def test_a_previous_owner_that_returns_too_late_has_no_rights(open_space: Transport) -> None:
     lab = open_space(participants=FOUR)
     alice, bob = lab.join("alice"), lab.join("bob")
     stream_id = open_stream(alice)

@@ -38,7 +38,7 @@ def test_a_participant_is_present_by_socket_log_or_http_alike(open_space: Transp
 
 @pytest.mark.requirement("JOIN-27")
 @pytest.mark.sockets("bob")
-def test_leaving_is_told_in_order(open_space: Transport) -> None:
+def test_leaving_is_announced_in_order(open_space: Transport) -> None:
     lab = open_space(**WIDE, streams=CLOSING)
     alice, bob = lab.join("alice"), lab.join("bob")
     own, first, another, second = open_stream(bob), open_stream(alice), open_stream(bob), open_stream(alice)
@@ -224,7 +224,7 @@ def test_a_posted_join_is_accepted_and_queues_a_fresh_welcome(open_space: Transp
 
 @pytest.mark.requirement("JOIN-33")
 @pytest.mark.parametrize(("token", "status"), [(None, 401), ("of no participant", 403), ("token-of-bob@lab", 403)])
-def test_a_post_without_the_posters_token_is_refused_and_makes_nobody_present(
+def test_a_post_without_the_posters_token_is_refused_and_makes_no_participant_present(
     open_space: Transport, token: str | None, status: int
 ) -> None:
     lab = open_space(**WIDE)

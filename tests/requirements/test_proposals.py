@@ -173,7 +173,7 @@ def test_a_request_that_differs_is_refused_and_the_proposal_waits(open_space: Tr
 
 
 @pytest.mark.requirement("PRO-07")
-def test_one_that_was_addressed_to_nobody_may_be_sent_to_anyone(open_space: Transport) -> None:
+def test_a_proposal_without_recipients_may_be_fulfilled_to_any_participant(open_space: Transport) -> None:
     lab = open_space(participants=PEOPLE)
     alice, bob = lab.join("alice"), lab.join("bob")
     stamp = propose(bob, to=[])
@@ -297,7 +297,7 @@ def test_the_proposer_may_always_withdraw(open_space: Transport) -> None:
 
 
 @pytest.mark.requirement("PRO-14")
-def test_nobody_withdraws_for_another(open_space: Transport) -> None:
+def test_only_the_proposer_withdraws_a_proposal(open_space: Transport) -> None:
     lab = open_space(participants=PEOPLE)
     alice, bob = lab.join("alice"), lab.join("bob")
     propose(bob)
@@ -486,7 +486,7 @@ def test_a_proposer_is_remembered_for_its_last_1024(open_space: Transport) -> No
 
 @pytest.mark.transport
 @pytest.mark.requirement("PRO-23")
-def test_a_late_joiner_that_may_fulfil_is_told_what_is_open(open_space: Transport) -> None:
+def test_a_late_joiner_that_may_fulfil_sees_the_open_proposals(open_space: Transport) -> None:
     lab = open_space(participants={**PEOPLE, "dave": MAY_PROPOSE})
     stamp = propose(lab.join("bob"))
     (entry,) = lab.join("alice").take("system/welcome")["payload"]["open_proposals"]

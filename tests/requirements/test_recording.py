@@ -566,7 +566,7 @@ def test_an_owner_that_stays_away_after_a_restart_is_succeeded_or_its_stream_clo
 
 @pytest.mark.requirement("REC-16")
 @pytest.mark.transports("core")
-def test_somebody_away_already_before_a_restart_gets_no_second_grace(open_space: Transport) -> None:
+def test_an_owner_away_before_a_restart_gets_no_second_grace(open_space: Transport) -> None:
     lab = open_space(participants=FOUR)
     alice, bob = lab.join("alice"), lab.join("bob")
     open_stream(alice)
@@ -580,7 +580,7 @@ def test_somebody_away_already_before_a_restart_gets_no_second_grace(open_space:
 
 @pytest.mark.requirement("REC-16")
 @pytest.mark.transports("core")
-def test_a_stream_of_somebody_anonymous_does_not_outlive_a_restart(open_space: Transport) -> None:
+def test_a_stream_of_an_anonymous_participant_does_not_outlive_a_restart(open_space: Transport) -> None:
     lab = open_space(participants={"bob": None}, defaults=ALL, allow_anonymous=True)
     guest = lab.connect()
     guest.send(type="join", participantId="guest")

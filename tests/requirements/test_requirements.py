@@ -16,6 +16,7 @@ from typing import NamedTuple
 import pytest
 
 from tests.requirements.transports import LIKE, TRANSPORTS
+from tools.parts import LIGHT
 
 TESTS = Path(__file__).parent.parent
 AREAS = sorted((Path(__file__).parent / "areas").glob("*.toml"))
@@ -135,8 +136,8 @@ def test_a_test_that_the_core_cannot_run_is_marked() -> None:
 
 
 def test_every_mark_names_transports_that_can_show_the_test() -> None:
-    named = [test for test in requirement_tests() if test.marked and set(test.marked) != set(TRANSPORTS)]
-    assert [test.name for test in named if not set(test.transports).issuperset(test.marked)] == []
+    marked_tests = [test for test in requirement_tests() if test.marked and set(test.marked) != set(TRANSPORTS)]
+    assert [test.name for test in marked_tests if not set(test.transports).issuperset(test.marked)] == []
 
 
 def test_the_whole_matrix_has_every_test_at_every_transport_that_can_show_it() -> None:
@@ -150,6 +151,7 @@ def test_the_whole_matrix_has_every_test_at_every_transport_that_can_show_it() -
         ",".join(OTHER_TRANSPORTS),
         "-p",
         "no:cacheprovider",
+        *LIGHT,
     )
     command = [sys.executable, "-m", "pytest", *options, str(module)]
     finished = subprocess.run(command, cwd=TESTS.parent, capture_output=True, text=True, check=False, timeout=50)

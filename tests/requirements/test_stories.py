@@ -69,7 +69,7 @@ def is_heard(writer: Client, stream_id: str, listener: Client) -> bool:
 
 @pytest.mark.requirement("STORY-13")
 @pytest.mark.sockets("bob")
-def test_a_grant_to_somebody_offline_fails_and_is_not_kept_for_later(open_space: Transport) -> None:
+def test_a_grant_to_an_absent_participant_fails_and_is_not_kept_for_later(open_space: Transport) -> None:
     lab = open_space(participants=TALKERS)
     alice = lab.join("alice")
     stream_id = open_stream(alice)
@@ -82,7 +82,7 @@ def test_a_grant_to_somebody_offline_fails_and_is_not_kept_for_later(open_space:
 
 @pytest.mark.requirement("STORY-14")
 @pytest.mark.sockets("alice")
-def test_a_transfer_to_somebody_offline_fails_and_the_owner_goes_on(open_space: Transport) -> None:
+def test_a_transfer_to_an_absent_participant_fails_and_the_owner_continues(open_space: Transport) -> None:
     lab = open_space(participants=TALKERS)
     alice, carol = lab.join("alice"), lab.join("carol")
     stream_id = open_stream(alice)
@@ -93,7 +93,7 @@ def test_a_transfer_to_somebody_offline_fails_and_the_owner_goes_on(open_space: 
 
 @pytest.mark.requirement("STORY-16")
 @pytest.mark.sockets("alice")
-def test_bob_gives_the_stream_back_at_once(open_space: Transport) -> None:
+def test_bob_gives_the_stream_back_immediately(open_space: Transport) -> None:
     lab = open_space(participants=TALKERS)
     alice, bob, carol = lab.join("alice"), lab.join("bob"), lab.join("carol")
     stream_id = open_stream(alice)
@@ -205,7 +205,7 @@ def test_no_joiner_is_left_with_a_stream_whose_close_it_never_hears(open_space: 
 
 
 @pytest.mark.requirement("STORY-22")
-def test_joiners_see_what_becomes_of_a_stream_whose_owner_left(open_space: Transport) -> None:
+def test_new_participants_see_the_state_of_a_stream_whose_owner_left(open_space: Transport) -> None:
     lab = open_space(participants={**TALKERS, "dave": None})
     alice, bob = lab.join("alice"), lab.join("bob")
     shared, lonely = open_stream(alice), open_stream(alice)

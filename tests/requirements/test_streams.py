@@ -232,7 +232,9 @@ def test_nothing_more_can_be_done_with_an_ended_stream(open_space: Transport, ki
 @pytest.mark.parametrize(
     "payload", [{}, {"code": "broken"}, {"message": "it broke"}, {"code": 7, "message": "it broke"}]
 )
-def test_an_error_says_what_and_why_or_the_stream_goes_on(open_space: Transport, payload: dict[str, Any]) -> None:
+def test_a_stream_error_without_code_or_message_is_refused_and_the_stream_continues(
+    open_space: Transport, payload: dict[str, Any]
+) -> None:
     lab = open_space(participants=TWO)
     alice, bob = lab.join("alice"), lab.join("bob")
     stream_id = open_stream(alice)
@@ -826,7 +828,7 @@ def test_a_stream_is_described_in_so_many_bytes(open_space: Transport, kind: str
 
 
 @pytest.mark.requirement("STR-38")
-def test_a_space_has_so_many_streams_at_once(open_space: Transport) -> None:
+def test_a_space_has_a_limit_of_concurrent_streams(open_space: Transport) -> None:
     assert Limits().streams == 1_000
     lab = open_space(participants=TWO, limits=Limits(streams=2))
     alice = lab.join("alice")

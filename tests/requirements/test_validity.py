@@ -410,7 +410,7 @@ def test_a_payload_the_gateway_cannot_act_on_is_refused_by_the_field(
 @pytest.mark.parametrize(
     "kind", ["stream/grant-write", "stream/start", "capability/grant", "space/invite", "space/kick"]
 )
-def test_a_payload_that_is_missing_is_refused_likewise(open_space: Transport, kind: str) -> None:
+def test_a_missing_payload_is_refused_too(open_space: Transport, kind: str) -> None:
     _, alice, _ = pair(open_space)
     assert_invalid(refusal(alice, msgspec.json.encode({"kind": kind})), "`")
 
@@ -490,7 +490,7 @@ def test_register_over_http_is_answered_and_told(open_space: Transport) -> None:
 @pytest.mark.requirement("VAL-15")
 @pytest.mark.transports("core", "memory", "websocket")
 @pytest.mark.parametrize("first", [b"x" * 101, b'{"kind":"' + b"x" * 100 + b'"}', b"#stream-1#" + b"x" * 100])
-def test_who_has_not_joined_is_told_that_before_anything_of_size(open_space: Transport, first: bytes) -> None:
+def test_before_the_join_the_error_is_unauthorized_whatever_the_size(open_space: Transport, first: bytes) -> None:
     lab = open_space(participants={"alice": EVERYTHING}, limits=Limits(message_bytes=100))
     stranger = lab.connect()
     stranger.send_bytes(first)
@@ -657,7 +657,7 @@ def test_refused_messages_count_and_both_transports_share_the_rate(open_space: T
 @pytest.mark.transport
 @pytest.mark.requirement("VAL-17")
 @pytest.mark.transports("core", "memory", "websocket")
-def test_errors_about_the_rate_are_told_at_most_four_times_a_second(open_space: Transport) -> None:
+def test_errors_about_the_rate_are_sent_at_most_four_times_a_second(open_space: Transport) -> None:
     lab, alice, _ = pair(open_space, limits=Limits(envelopes_per_second=0.001, envelope_burst=1))
     for _ in range(11):
         chat(alice)
@@ -672,7 +672,7 @@ def test_errors_about_the_rate_are_told_at_most_four_times_a_second(open_space: 
 @pytest.mark.transport
 @pytest.mark.requirement("VAL-17")
 @pytest.mark.transports("core", "memory")
-def test_4000_at_once_and_2000_a_second_are_allowed_where_nothing_else_is_configured(open_space: Transport) -> None:
+def test_a_burst_of_4000_and_2000_a_second_are_allowed_by_default(open_space: Transport) -> None:
     lab, alice, bob = pair(open_space)
 
     def accepted(count: int) -> int:
@@ -1052,7 +1052,7 @@ IDS = ["a", "0", "A.b_c@d:e-f", "a" * 128, "gateway2", "systems", "gate-way", "x
 @pytest.mark.requirement("VAL-26")
 @pytest.mark.transports("core", "memory", "websocket")
 @pytest.mark.parametrize("name", NO_IDS)
-def test_nobody_comes_in_under_a_name_that_is_none(open_space: Transport, name: str) -> None:
+def test_a_join_under_an_invalid_name_is_refused(open_space: Transport, name: str) -> None:
     lab = open_space(participants={"alice": EVERYTHING}, allow_anonymous=True)
     alice = lab.join("alice")
     alice.inbox()
@@ -1065,7 +1065,7 @@ def test_nobody_comes_in_under_a_name_that_is_none(open_space: Transport, name: 
 
 @pytest.mark.requirement("VAL-26")
 @pytest.mark.parametrize("name", NO_IDS)
-def test_nobody_is_invited_under_a_name_that_is_none(open_space: Transport, name: str) -> None:
+def test_an_invitation_of_an_invalid_name_is_refused(open_space: Transport, name: str) -> None:
     _, alice, bob = pair(open_space)
     alice.send(kind="space/invite", payload={"participant_id": name})
     error = alice.error()

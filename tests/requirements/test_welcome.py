@@ -349,7 +349,7 @@ def test_who_is_configured_without_capabilities_has_the_defaults(
 
 @pytest.mark.requirement("WEL-17")
 @pytest.mark.parametrize("configured", [None, [], [{"kind": "chat"}], [{"kind": "mcp/response"}], EVERYTHING])
-def test_everybody_may_answer(open_space: Transport, configured: list[Any] | None) -> None:
+def test_every_participant_may_answer(open_space: Transport, configured: list[Any] | None) -> None:
     alice = open_space(participants={"alice": configured}).join("alice")
     assert welcome(alice)["you"]["capabilities"].count({"kind": "mcp/response"}) == 1
     alice.send(kind="mcp/response", payload={"result": 1})
@@ -383,7 +383,7 @@ def test_your_capabilities_mirror_the_lists_of_writers_that_name_you(open_space:
 
 
 @pytest.mark.requirement("WEL-19")
-def test_nobody_else_is_told_what_one_may_write_to(open_space: Transport) -> None:
+def test_only_the_participant_itself_sees_which_streams_it_may_write(open_space: Transport) -> None:
     lab = open_space(**WIDE)
     alice, bob = lab.join("alice"), lab.join("bob")
     open_stream(bob)
@@ -420,7 +420,7 @@ def test_positions_only_grow(open_space: Transport) -> None:
 @pytest.mark.transport
 @pytest.mark.requirement("WEL-21")
 @pytest.mark.sockets("alice")
-def test_who_was_there_from_the_start_knows_what_a_newcomer_is_told(open_space: Transport) -> None:
+def test_an_early_participant_knows_what_a_new_one_gets_in_its_welcome(open_space: Transport) -> None:
     lab = open_space(**WIDE)
     alice, bob = lab.join("alice"), lab.join("bob")
     shared, handed_over, ended = open_stream(alice), announce(bob, desired_id="mine"), open_stream(bob)

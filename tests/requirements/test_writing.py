@@ -104,7 +104,7 @@ def test_either_kind_of_stream_takes_frames_and_data_mixed(open_space: Transport
 @pytest.mark.transport
 @pytest.mark.requirement("WRT-04")
 @pytest.mark.sockets("bob")
-def test_a_frame_of_somebody_else_reaches_nobody_and_only_its_sender_is_told(open_space: Transport) -> None:
+def test_a_frame_of_a_non_writer_reaches_no_reader_and_its_sender_gets_the_error(open_space: Transport) -> None:
     lab = open_space(participants={"alice": ALL, "bob": ALL, "carol": None})
     alice, bob, carol = lab.join("alice"), lab.join("bob"), lab.join("carol")
     stream_id = open_stream(alice)
@@ -209,7 +209,7 @@ def test_a_frame_without_a_name_is_refused(open_space: Transport, message: bytes
 @pytest.mark.transport
 @pytest.mark.requirement("WRT-08")
 @pytest.mark.transports("core", "memory", "websocket")
-def test_frame_errors_come_at_once_and_then_four_a_second(open_space: Transport) -> None:
+def test_frame_errors_are_sent_immediately_and_then_four_a_second(open_space: Transport) -> None:
     lab = open_space(participants=TWO)
     bob = lab.join("bob")
     bob.inbox()
@@ -676,7 +676,7 @@ def test_targets_stay_as_they_were(open_space: Transport) -> None:
 @pytest.mark.transport
 @pytest.mark.requirement("WRT-26")
 @pytest.mark.transports("core", "memory", "websocket")
-def test_a_reader_is_told_what_it_lost_and_nobody_else_is(open_space: Transport) -> None:
+def test_lost_frames_are_reported_only_to_their_reader(open_space: Transport) -> None:
     lab = open_space(participants=THREE)
     alice, bob, carol = lab.join("alice"), lab.join("bob"), lab.join("carol")
     stream_id = open_stream(alice)

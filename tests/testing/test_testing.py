@@ -40,7 +40,7 @@ def test_the_example_at_its_head_runs() -> None:
 # ------------------------------------------------------------------------------------------- failures to be read
 
 
-def test_a_missing_envelope_is_missed_by_name_and_what_came_instead_is_told() -> None:
+def test_the_error_names_the_missing_envelope_and_those_that_arrived() -> None:
     lab = open_lab()
     bob = lab.join("bob")
     bob.send(kind="mcp/request", payload={"method": "tools/call"})
@@ -139,7 +139,7 @@ def test_a_post_with_a_wrong_token_is_not_handled() -> None:
     assert len(lab.records) == before
 
 
-def test_a_log_is_read_from_its_beginning_whoever_connected_it() -> None:
+def test_a_log_is_read_from_its_beginning() -> None:
     lab = open_lab(output_logs=frozenset({"bob"}))
     lab.post("bob", {"kind": "chat", "payload": {"text": "x"}})
     assert lab.log("bob").kinds() == ["system/welcome", "chat"]
@@ -149,7 +149,7 @@ def test_a_log_is_read_from_its_beginning_whoever_connected_it() -> None:
 # --------------------------------------------------------------------------------------------- time and the journal
 
 
-def test_time_passes_when_it_is_told_to() -> None:
+def test_time_passes_only_with_advance() -> None:
     lab = open_lab()
     alice = lab.join("alice")
     stamps = []

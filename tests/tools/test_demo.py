@@ -62,19 +62,19 @@ def heard(demo: subprocess.Popen[str], pattern: str) -> re.Match[str]:
     """The first line that it prints from now on that has this in it."""
     assert demo.stdout is not None
     for line in demo.stdout:
-        if found := re.search(pattern, line):
-            return found
+        if match := re.search(pattern, line):
+            return match
     raise AssertionError(f"it never said {pattern}: {demo.stderr and demo.stderr.read()}")
 
 
 def running(below: Path) -> dict[int, str]:
     """Processes that have their place below a folder: those that a demo started, and what these did."""
-    found = {}
+    commands = {}
     for process in Path("/proc").glob("[0-9]*"):
         with suppress(OSError):
             if (process / "cwd").readlink().is_relative_to(below):
-                found[int(process.name)] = (process / "cmdline").read_bytes().replace(b"\0", b" ").decode()
-    return found
+                commands[int(process.name)] = (process / "cmdline").read_bytes().replace(b"\0", b" ").decode()
+    return commands
 
 
 def until(question: Callable[[], bool]) -> None:
@@ -96,7 +96,7 @@ def wait_for_the_end(processes: dict[int, str]) -> list[str]:
     return left
 
 
-class Kept:
+class EndedDemo:
     """A demo that came to its end, and the gateway that it left running."""
 
     def __init__(self, below: Path) -> None:
@@ -111,10 +111,10 @@ class Kept:
     def folder(self) -> Path:
         return Path(self.lines[-1]).parent
 
-    def found(self, title: str) -> list[dict[str, Any]]:
+    def rows_of(self, title: str) -> list[dict[str, Any]]:
         """The rows that the lake gives to one of the demo's questions."""
-        (found,) = (each for each in answers(self.folder / ".mew" / "lake") if each.question.title == title)
-        return [dict(zip(found.columns, row, strict=True)) for row in found.rows]
+        (answer,) = (answer for answer in answers(self.folder / ".mew" / "lake") if answer.question.title == title)
+        return [dict(zip(answer.columns, row, strict=True)) for row in answer.rows]
 
     def stop(self) -> None:
         """By the command that it printed."""
@@ -123,100 +123,102 @@ class Kept:
 
 
 @pytest.fixture(scope="module")
-def kept(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kept]:
+def ended_demo(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EndedDemo]:
     below = tmp_path_factory.mktemp("demos")
     try:
-        yield Kept(below)
+        yield EndedDemo(below)
     finally:
         for pid in running(below):
             os.kill(pid, signal.SIGKILL)
 
 
-def test_it_ends_by_itself_and_its_last_line_is_the_report(kept: Kept) -> None:
-    assert (kept.result.returncode, kept.result.stderr) == (0, "")
-    report = Path(kept.lines[-1])
+def test_it_ends_by_itself_and_its_last_line_is_the_report(ended_demo: EndedDemo) -> None:
+    assert (ended_demo.result.returncode, ended_demo.result.stderr) == (0, "")
+    report = Path(ended_demo.lines[-1])
     assert report.read_text(encoding="utf-8").lower().startswith("<!doctype html>")
 
 
-def test_where_to_look_comes_before_anything_else(kept: Kept) -> None:
-    assert LISTENS.match(kept.lines[0])
-    assert TOKEN.match(kept.lines[1])
+def test_where_to_look_comes_before_anything_else(ended_demo: EndedDemo) -> None:
+    assert LISTENS.match(ended_demo.lines[0])
+    assert TOKEN.match(ended_demo.lines[1])
 
 
-def test_spark_made_the_tables(kept: Kept) -> None:
-    log = (kept.folder / "logs" / "commands.log").read_text(encoding="utf-8").splitlines()
+def test_spark_made_the_tables(ended_demo: EndedDemo) -> None:
+    log = (ended_demo.folder / "logs" / "commands.log").read_text(encoding="utf-8").splitlines()
     batches = [json.loads(line) for line in log if line.startswith('{"batch"')]
     assert batches[0]["seconds"]["start"] > 0
-    assert "── the pipeline: Spark makes tables" in kept.printed
+    assert "── the pipeline: Spark makes tables" in ended_demo.printed
 
 
-def test_every_stream_of_the_stories_is_there(kept: Kept) -> None:
-    streams = {row["opened by"]: row for row in kept.found("Streams")}
+def test_every_stream_of_the_stories_is_there(ended_demo: EndedDemo) -> None:
+    streams = {row["opened by"]: row for row in ended_demo.rows_of("Streams")}
     openers = ["character-server", "boss", "assistant", "speaker", "thinker", "sender", "camera"]
     assert sorted(streams) == sorted(openers)
     assert {row["ended"] for row in streams.values()} == {"complete"}
     assert (streams["boss"]["writers"], streams["boss"]["frames"]) == (4, QUICK.jobs)
     assert streams["sender"]["bytes"] == PICTURE.stat().st_size
-    assert (kept.folder / RECEIVED / PICTURE.name).read_bytes() == PICTURE.read_bytes()
-    assert "7 streams, opened by 7 participants, carried" in kept.printed
+    assert (ended_demo.folder / RECEIVED / PICTURE.name).read_bytes() == PICTURE.read_bytes()
+    assert "7 streams, opened by 7 participants, carried" in ended_demo.printed
 
 
-def test_the_cat_went_from_the_server_to_the_agent_and_a_player_had_it_for_a_while(kept: Kept) -> None:
-    cat = [row for row in kept.found("Ownership history") if row["stream"] == "cat"]
+def test_the_cat_went_from_the_server_to_the_agent_and_a_player_had_it_for_a_while(ended_demo: EndedDemo) -> None:
+    cat = [row for row in ended_demo.rows_of("Ownership history") if row["stream"] == "cat"]
     hands = [("character-server", "owner"), ("player1", "writer"), ("ai-agent", "owner")]
     assert [(row["participant"], row["role"]) for row in cat] == hands
     assert cat[0]["to"] == cat[2]["from"] > cat[1]["to"] > cat[1]["from"]
-    assert "(cat: character-server → ai-agent)" in kept.printed
+    assert "(cat: character-server → ai-agent)" in ended_demo.printed
 
 
-def test_the_second_player_was_refused_and_nobody_else(kept: Kept) -> None:
-    refused = {(row["participant"], row["what"]): row["reason"] for row in kept.found("Refused")}
+def test_only_the_second_player_was_refused(ended_demo: EndedDemo) -> None:
+    refused = {(row["participant"], row["what"]): row["reason"] for row in ended_demo.rows_of("Refused")}
     assert refused == {
         ("player2", "stream/data"): "unauthorized_stream_write",
         ("player2", "stream/grant-write"): "unauthorized",
         ("player2", "a raw frame"): "unauthorized_stream_write",
     }
-    assert re.search(r"player2 +a raw frame +unauthorized_stream_write +1", kept.printed)
+    assert re.search(r"player2 +a raw frame +unauthorized_stream_write +1", ended_demo.printed)
 
 
-def test_what_was_lost_on_purpose_is_counted(kept: Kept) -> None:
-    gaps = {(row["gap"], row["who"]): row["frames"] for row in kept.found("Gaps")}
+def test_what_was_lost_on_purpose_is_counted(ended_demo: EndedDemo) -> None:
+    gaps = {(row["gap"], row["who"]): row["frames"] for row in ended_demo.rows_of("Gaps")}
     assert {who: frames for (gap, who), frames in gaps.items() if gap == "never sent"} == {"ai-agent": QUICK.lose}
     (slow,) = (frames for (gap, who), frames in gaps.items() if (gap, who) == ("too slow", "slow-reader"))
-    assert re.search(rf"slow-reader  .*\b{slow}\b", kept.printed)
-    assert f"{QUICK.lose} frames of those that writers numbered never arrived; " in kept.printed
+    assert re.search(rf"slow-reader  .*\b{slow}\b", ended_demo.printed)
+    assert f"{QUICK.lose} frames of those that writers numbered never arrived; " in ended_demo.printed
 
 
-def test_what_was_malformed_is_in_quarantine(kept: Kept) -> None:
-    quarantined = kept.found("Quarantined frames")
+def test_what_was_malformed_is_in_quarantine(ended_demo: EndedDemo) -> None:
+    quarantined = ended_demo.rows_of("Quarantined frames")
     assert [(row["stream"], row["writer"]) for row in quarantined] == [("cat", "player1")] * QUICK.malformed
     assert {row["reason"] for row in quarantined} == {"not_json", "schema"}
-    assert re.search(r"cat +\d+ +player1 +not_json .*meow", kept.printed)
+    assert re.search(r"cat +\d+ +player1 +not_json .*meow", ended_demo.printed)
 
 
-def test_bandwidth_has_a_bar_for_every_second_of_every_stream(kept: Kept) -> None:
-    rows = kept.found("Bandwidth")
-    assert len(rows) == len(kept.found("Streams"))
+def test_bandwidth_has_a_bar_for_every_second_of_every_stream(ended_demo: EndedDemo) -> None:
+    rows = ended_demo.rows_of("Bandwidth")
+    assert len(rows) == len(ended_demo.rows_of("Streams"))
     assert len({len(row["second by second"]) for row in rows}) == 1
     assert all(sum(row["second by second"]) == row["bytes"] for row in rows)
 
 
-def test_the_audit_is_clean(kept: Kept) -> None:
-    verdicts = kept.found("Audit")
+def test_the_audit_is_clean(ended_demo: EndedDemo) -> None:
+    verdicts = ended_demo.rows_of("Audit")
     assert len(verdicts) >= 10
     assert {(row["violations"], row["verdict"]) for row in verdicts} == {(0, "holds")}
-    assert re.search(r"things were checked in \d+ ways, and nothing was wrong", kept.printed)
+    assert re.search(r"things were checked in \d+ ways, and nothing was wrong", ended_demo.printed)
 
 
-def test_a_gateway_that_is_kept_answers_the_token_and_stops_by_the_command_that_was_printed(kept: Kept) -> None:
-    (url,) = set(LISTENS.findall(kept.printed))
-    (token,) = set(TOKEN.findall(kept.printed))
+def test_a_gateway_that_is_kept_answers_the_token_and_stops_by_the_command_that_was_printed(
+    ended_demo: EndedDemo,
+) -> None:
+    (url,) = set(LISTENS.findall(ended_demo.printed))
+    (token,) = set(TOKEN.findall(ended_demo.printed))
     asking = urllib.request.Request(f"{url}participants", headers={"Authorization": f"Bearer {token}"})
     with urllib.request.urlopen(asking, timeout=20) as answer:
         assert answer.status == 200
-    processes = running(kept.folder)
+    processes = running(ended_demo.folder)
     assert any("gateway start" in command for command in processes.values())
-    kept.stop()
+    ended_demo.stop()
     assert wait_for_the_end(processes) == []
 
 
@@ -258,7 +260,7 @@ def test_what_the_others_need_is_not_of_the_server() -> None:
     assert [name for name in NOT_OF_THE_SERVER if re.search(rf"^{name}==", pins, re.MULTILINE)] == []
 
 
-def test_two_at_once_play_on_ports_of_their_own_and_one_that_is_killed_leaves_no_process(tmp_path: Path) -> None:
+def test_two_demos_have_ports_of_their_own_and_a_killed_one_leaves_no_process(tmp_path: Path) -> None:
     with closing(socket.socket()) as taken, begun(tmp_path, "--endless") as one, begun(tmp_path, "--endless") as two:
         with suppress(OSError):  # if another process has the usual port, that serves as well
             taken.bind(("127.0.0.1", 8080))
@@ -272,24 +274,24 @@ def test_two_at_once_play_on_ports_of_their_own_and_one_that_is_killed_leaves_no
         assert wait_for_the_end(processes) == []
 
 
-def test_a_process_that_fails_stops_the_demo_with_its_last_words(tmp_path: Path) -> None:
+def test_a_failed_process_stops_the_demo_with_its_last_lines(tmp_path: Path) -> None:
     lost = Part("player1", "movement.py", ("nobody",))
     patient = Part("player2", "movement.py", ("player2",))
     never = Part("spectator", "movement.py", ("spectator",), (Cue("player1"),))
     story = Story("broken", "A part that there is not", (patient, lost, never))
 
     async def played() -> None:
-        async with stage(new_folder(tmp_path)) as found:
+        async with stage(new_folder(tmp_path)) as running_stage:
             viewer = Show(Console(file=io.StringIO()))
             with viewer.playing([story]):
-                await play(found, [story], viewer)
+                await play(running_stage, [story], viewer)
 
     with pytest.raises(Failed, match=r"(?s)player1 in 'A part that there is not' ended with 2; .*the roles are server"):
         asyncio.run(played())
     assert running(tmp_path) == {}
 
 
-def test_a_demo_that_goes_on_by_itself_has_nothing_to_keep(tmp_path: Path) -> None:
+def test_an_endless_demo_has_nothing_to_keep(tmp_path: Path) -> None:
     command = words(tmp_path, "--endless", "--keep")
     result = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=60)
     assert (result.returncode, result.stdout) == (2, "")

@@ -7,7 +7,7 @@ from rich.console import Console
 
 from tools.demo.showing import Show
 from tools.demo.stories import Part, Story
-from tools.demo.tables import QUESTIONS, Found, bars, show, size
+from tools.demo.tables import QUESTIONS, Answer, bars, show, size
 
 PART = Part("alice", "x.py", ("x",))
 STORY = Story("one", "A story", (PART,))
@@ -22,9 +22,9 @@ def shown(console: Console) -> str:
     return console.file.getvalue()
 
 
-def question_of(title: str, rows: list[tuple[object, ...]]) -> Found:
-    (question,) = (each for each in QUESTIONS if each.title == title)
-    return Found(question, tuple("abcdefgh"[: len(rows[0])]) if rows else (), tuple(rows))
+def question_of(title: str, rows: list[tuple[object, ...]]) -> Answer:
+    (question,) = (question for question in QUESTIONS if question.title == title)
+    return Answer(question, tuple("abcdefgh"[: len(rows[0])]) if rows else (), tuple(rows))
 
 
 def test_without_a_terminal_everything_that_is_said_is_a_line() -> None:
@@ -61,7 +61,7 @@ def test_a_row_of_bars_shows_the_most_as_full_nothing_as_blank_and_little_as_som
     assert bars([]) == ""
 
 
-def test_bytes_are_told_in_a_unit_that_one_can_read() -> None:
+def test_bytes_are_shown_in_a_readable_unit() -> None:
     assert [size(count) for count in (0, 999, 1000, 84_159, 4_200_000)] == [
         "0 B",
         "999 B",
@@ -85,5 +85,5 @@ def test_where_nothing_was_wrong_the_sentence_says_so_and_there_is_no_table() ->
 
 def test_a_long_table_is_cut_and_says_so() -> None:
     console = screen(terminal=False)
-    show(question_of("Refused", [("bob", "chat", "unauthorized", each) for each in range(20)]), console)
+    show(question_of("Refused", [("bob", "chat", "unauthorized", reason) for reason in range(20)]), console)
     assert "\nand 4 more\n" in shown(console)

@@ -40,7 +40,7 @@ class Tree:
         self._monkeypatch = monkeypatch
         self.index = root / "index"
         self.index.mkdir()
-        (self.environment,) = (each for each in ENVIRONMENTS if each.folder == ".venv-core")
+        (self.environment,) = (environment for environment in ENVIRONMENTS if environment.folder == ".venv-core")
         self.pins = root / self.environment.pins[0]
         self.pins.parent.mkdir()
         shutil.copytree(ROOT / "tools", root / "tools", ignore=shutil.ignore_patterns("__pycache__"))
@@ -65,27 +65,27 @@ class Tree:
 
     def pin(self, version: str) -> None:
         """Pin `one` and `two`. An installer that resolves also wants `three`, and later versions of all."""
-        for each in (version, FUTURE):
-            empty_wheel(self.index, "one", each, ["two[more]>=1"])
-            empty_wheel(self.index, "two", each, ['three>=1; extra == "more"'], ["more"])
-            empty_wheel(self.index, "three", each)
+        for version_of_wheel in (version, FUTURE):
+            empty_wheel(self.index, "one", version_of_wheel, ["two[more]>=1"])
+            empty_wheel(self.index, "two", version_of_wheel, ['three>=1; extra == "more"'], ["more"])
+            empty_wheel(self.index, "three", version_of_wheel)
         lines = [pin_of(self.index / wheel_name(name, version), name, version) for name in ("one", "two")]
         self.pins.write_text("\n".join(lines), encoding="utf-8")
 
     def installed(self) -> dict[str, str]:
         code = "import importlib.metadata as m; print({d.name: d.version for d in m.distributions()})"
         ran = subprocess.run([self.setup.python, "-c", code], capture_output=True, text=True, check=True)
-        found = ast.literal_eval(ran.stdout)
-        return {name: found[name] for name in ("one", "two", "three") if name in found}
+        versions = ast.literal_eval(ran.stdout)
+        return {name: versions[name] for name in ("one", "two", "three") if name in versions}
 
 
 @pytest.fixture
 def tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Tree:
-    made = Tree(tmp_path, monkeypatch)
+    new_tree = Tree(tmp_path, monkeypatch)
     monkeypatch.setenv("PIP_NO_INDEX", "1")
-    monkeypatch.setenv("PIP_FIND_LINKS", str(made.index))
-    monkeypatch.setenv("PATH", str(made.root / "bin"))  # a folder without uv, wherever this machine has one
-    return made
+    monkeypatch.setenv("PIP_FIND_LINKS", str(new_tree.index))
+    monkeypatch.setenv("PATH", str(new_tree.root / "bin"))  # a folder without uv, wherever this machine has one
+    return new_tree
 
 
 def with_the_index() -> dict[str, str]:
@@ -99,11 +99,11 @@ def test_an_environment_is_made_once_and_its_second_run_is_silent_and_quick(
     began = time.monotonic()
     tree.setup.make()
     first = time.monotonic() - began
-    said = capsys.readouterr().out
-    assert "── .venv-core: making it with Python" in said
-    assert "installing the 2 packages of requirements/core.txt, hashes checked" in said
-    assert "── .venv-core: ready after" in said
-    assert len(said.splitlines()) < 6
+    output = capsys.readouterr().out
+    assert "── .venv-core: making it with Python" in output
+    assert "installing the 2 packages of requirements/core.txt, hashes checked" in output
+    assert "── .venv-core: ready after" in output
+    assert len(output.splitlines()) < 6
     assert "Successfully installed one-1.0 two-1.0" in tree.log.read_text(encoding="utf-8")
     assert tree.installed() == {"one": "1.0", "two": "1.0"}
     assert (setup_seconds(tree.setup.folder) or 0) > 0
@@ -287,12 +287,12 @@ def test_a_wrong_hash_is_refused_and_the_log_is_named(tree: Tree, capsys: pytest
     with pytest.raises(SetupError) as refused:
         tree.setup.make()
     assert "installing the package of requirements/core.txt, hashes checked" in capsys.readouterr().out
-    said = str(refused.value)
-    assert said.startswith("Installing requirements/core.txt failed:")
-    assert "a file does not have the hash of its pin. docs/supply-chain.md says what to do." in said
-    assert "DO NOT MATCH THE HASHES" in said
-    assert f"Expected sha256 {'0' * 64}" in said
-    assert said.endswith("The log is build/setup/venv-core.log.")
+    message = str(refused.value)
+    assert message.startswith("Installing requirements/core.txt failed:")
+    assert "a file does not have the hash of its pin. docs/supply-chain.md says what to do." in message
+    assert "DO NOT MATCH THE HASHES" in message
+    assert f"Expected sha256 {'0' * 64}" in message
+    assert message.endswith("The log is build/setup/venv-core.log.")
     assert "Expected sha256" in tree.log.read_text(encoding="utf-8")
     assert tree.setup.defect() == "it was never finished"
 
@@ -356,10 +356,10 @@ CANNOT_BE_REACHED: Final = "the package index or repository cannot be reached"
     ],
 )
 def test_the_last_failure_is_the_reason_not_a_warning_before_it(printed: Sequence[str], expected: str) -> None:
-    said = explain("Installing", printed, "The log is x.")
-    assert expected in said
-    assert (CANNOT_BE_REACHED in said) == (expected == CANNOT_BE_REACHED)
-    assert said.endswith("The log is x.")
+    message = explain("Installing", printed, "The log is x.")
+    assert expected in message
+    assert (CANNOT_BE_REACHED in message) == (expected == CANNOT_BE_REACHED)
+    assert message.endswith("The log is x.")
 
 
 def test_what_debian_says_of_a_python_without_venv_is_said_in_full() -> None:
@@ -375,8 +375,8 @@ package, recreate your virtual environment.
 
 Failing command: /tmp/x/.venv/bin/python3
 """
-    said = explain("Making the environment", paragraph.splitlines(keepends=True), "The log is x.")
-    assert [line.strip() for line in said.splitlines()[1:-1]] == [
+    message = explain("Making the environment", paragraph.splitlines(keepends=True), "The log is x.")
+    assert [line.strip() for line in message.splitlines()[1:-1]] == [
         line.strip() for line in paragraph.splitlines() if line
     ]
 
@@ -407,8 +407,8 @@ def test_a_set_up_that_was_killed_is_waited_for_until_its_last_process_ends(
         assert process.stdout is not None
         assert process.stdout.readline() == "── .venv-core: another command is making it; waiting\n"
         connection.close()  # now pip has nothing to wait for
-        said, _ = process.communicate(timeout=60)
-        assert process.returncode == 0, said
+        output, _ = process.communicate(timeout=60)
+        assert process.returncode == 0, output
     assert tree.installed() == {"one": "1.0", "two": "1.0"}
 
 
@@ -416,8 +416,8 @@ def test_make_clean_leaves_the_lock_of_a_set_up_that_is_at_work(tree: Tree) -> N
     shutil.copy(ROOT / "Makefile", tree.root)
     lock = tree.root / ".locks" / tree.log.stem
     lock.parent.mkdir()
-    with lock.open("w") as held:
-        fcntl.flock(held, fcntl.LOCK_EX)
+    with lock.open("w") as lock_file:
+        fcntl.flock(lock_file, fcntl.LOCK_EX)
         subprocess.run(
             ["make", "clean"], cwd=tree.root, env={**os.environ, "PATH": PATH}, check=True, capture_output=True
         )
@@ -441,10 +441,10 @@ def test_ctrl_c_leaves_no_process_and_the_next_run_repairs(
                 # Ctrl-C reaches every process of the terminal; a service or a container ends the first one only.
                 send = os.killpg if number == signal.SIGINT else os.kill
                 send(process.pid, number)
-                said, _ = process.communicate(timeout=20)
-        assert process.returncode == 130, said
-        assert "interrupted; the same command makes it again" in said
-        assert "Traceback" not in said
+                output, _ = process.communicate(timeout=20)
+        assert process.returncode == 130, output
+        assert "interrupted; the same command makes it again" in output
+        assert "Traceback" not in output
         with pytest.raises(ProcessLookupError):
             os.killpg(process.pid, 0)
     tree.setup.make()
@@ -477,10 +477,10 @@ def test_what_is_in_the_way_of_a_log_or_lock_is_named(tree: Tree, file: str, fol
     if folder:
         (tree.root / folder).mkdir(parents=True)
     with started(tree) as process:
-        said, _ = process.communicate(timeout=SECONDS)
+        output, _ = process.communicate(timeout=SECONDS)
     assert process.returncode == 1
-    assert said.splitlines()[-1] == f"set-up of .venv-core: cannot use {tree.root}/{reason}"
-    assert "Traceback" not in said
+    assert output.splitlines()[-1] == f"set-up of .venv-core: cannot use {tree.root}/{reason}"
+    assert "Traceback" not in output
 
 
 def test_uv_and_pip_install_the_same(tree: Tree, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -524,8 +524,8 @@ Installed 2 packages in 128ms → installed 2
 def test_each_installer_is_understood(lines: str, tmp_path: Path) -> None:
     output = InstallerOutput(2, tmp_path)
     for line in lines.strip("\n").splitlines():
-        said, state = line.split(" → ")
-        output.read(said + "\n")
+        line_read, state = line.split(" → ")
+        output.read(line_read + "\n")
         assert output.text == state
 
 

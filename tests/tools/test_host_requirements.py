@@ -35,7 +35,7 @@ def pytest_on(tmp_path: Path, ci: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
 
 
-def test_what_is_present_lets_the_test_go_on(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_with_the_requirement_present_the_test_continues(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CI", "true")
     requires("something", "never said")
 

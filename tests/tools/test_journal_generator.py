@@ -97,11 +97,13 @@ def test_the_same_seed_gives_the_same_bytes(tmp_path: Path, seal: bool) -> None:
 
 def test_spaces_in_processes_of_their_own_have_the_same_bytes_and_the_same_truth(tmp_path: Path) -> None:
     truth = generate(tmp_path / "a", records=SHORT, spaces=2, seed=5, seal=False)
-    told: list[int] = []
-    together = write_spaces_in_parallel(tmp_path / "b", Plan(records=SHORT, spaces=2, seed=5, seal=False), told.append)
+    progress: list[int] = []
+    together = write_spaces_in_parallel(
+        tmp_path / "b", Plan(records=SHORT, spaces=2, seed=5, seal=False), progress.append
+    )
     assert contents(tmp_path / "a") == contents(tmp_path / "b")
     assert msgspec.json.encode(together) == msgspec.json.encode(list(truth.spaces.values()))
-    assert told[-1] == SHORT
+    assert progress[-1] == SHORT
 
 
 def test_positions_begin_at_0_and_have_no_gap_and_time_never_goes_back(generated: Generated) -> None:
@@ -138,7 +140,7 @@ def test_unsealed_the_log_has_every_record_and_says_that_it_is_synced(tmp_path: 
     assert folder.segments() == []
     last = folder.logs()[-1]
     assert folder.synced.read_text().split() == [f"{last.stem:0>20}", f"{last.stat().st_size:020}"]
-    positions = [each.position for log in folder.logs() for block in read_blocks(log) for each in block.records()]
+    positions = [record.position for log in folder.logs() for block in read_blocks(log) for record in block.records()]
     assert positions == list(range(truth.spaces[name].records))
 
 
@@ -162,7 +164,9 @@ def test_counts_by_event_kind_and_reason_are_those_of_the_journal(generated: Gen
         assert truth.kinds == Counter(record.kind for record in records if record.event in {"envelope", "consumed"})
         assert truth.refused == Counter(record.reason for record in records if record.event == "rejected")
         assert truth.refused_frames == Counter(record.reason for record in records if record.event == "frame_rejected")
-        assert truth.starts == {read_json(each)["epoch"]: each.position for each in records if each.event == "start"}
+        assert truth.starts == {
+            read_json(record)["epoch"]: record.position for record in records if record.event == "start"
+        }
         assert truth.checkpoints == [record.position for record in records if record.event == "checkpoint"]
 
 
@@ -225,46 +229,48 @@ def test_the_journal_folds_to_the_owners_and_writers_that_the_truth_has_at_every
         assert lives.started == {
             name: stream.started for name, stream in truth.streams.items() if stream.started is not None
         }
-        assert lives.ended == {name: each.ended.position for name, each in truth.streams.items() if each.ended}
+        assert lives.ended == {name: stream.ended.position for name, stream in truth.streams.items() if stream.ended}
         state = lives.state
-        assert state.frames == {each.stream_id: each.frames + each.data for each in truth.open_streams}
+        assert state.frames == {stream.stream_id: stream.frames + stream.data for stream in truth.open_streams}
         assert sorted(state.kicked) == truth.kicked
         assert sorted(state.present) == sorted(truth.present)
         assert sorted(state.invited) == sorted(truth.invited)
         assert snapshot(recover(JournalFolder(generated.root, truth.space)).state) == snapshot(state)
-        held = {grant.grant_id for grants in state.grants.values() for grant in grants}
-        assert held <= {grant.grant_id for grant in truth.grants if grant.revoked is None}
+        open_grants = {grant.grant_id for grants in state.grants.values() for grant in grants}
+        assert open_grants <= {grant.grant_id for grant in truth.grants if grant.revoked is None}
 
 
 def test_stays_are_the_joins_and_leaves_of_the_journal(generated: Generated) -> None:
     for truth, records in generated.both():
-        here: dict[str, tuple[int, int]] = {}
+        present: dict[str, tuple[int, int]] = {}
         stays: set[tuple[str, int, int, int | None, str | None]] = set()
         for record in records:
             if record.event == "join" and record.reason is None:
-                here[record.participant] = (record.position, record.time)
+                present[record.participant] = (record.position, record.time)
             elif record.event == "leave":
-                stays.add((record.participant, *here.pop(record.participant), record.position, record.reason))
+                stays.add((record.participant, *present.pop(record.participant), record.position, record.reason))
             elif record.event == "start":
-                stays |= {(name, *joined, record.position, "restart") for name, joined in here.items()}
-                here.clear()
-        stays |= {(name, *joined, None, None) for name, joined in here.items()}
-        assert {(each.participant, each.position, each.time, each.left, each.reason) for each in truth.stays} == stays
-        takeovers = [each.position for each in records if each.event == "join" and each.reason == "takeover"]
+                stays |= {(name, *joined, record.position, "restart") for name, joined in present.items()}
+                present.clear()
+        stays |= {(name, *joined, None, None) for name, joined in present.items()}
+        assert {(stay.participant, stay.position, stay.time, stay.left, stay.reason) for stay in truth.stays} == stays
+        takeovers = [record.position for record in records if record.event == "join" and record.reason == "takeover"]
         assert sorted(position for stay in truth.stays for position in stay.takeovers) == takeovers
 
 
 def test_every_welcome_says_who_and_what_was_there(generated: Generated) -> None:
     for truth, records in generated.both():
-        said = []
+        welcomes = []
         for record in records:
             if record.event == "welcome":
                 payload = read_json(record)["payload"]
-                others = [each["id"] for each in payload["participants"]]
-                said.append(
+                others = [participant["id"] for participant in payload["participants"]]
+                welcomes.append(
                     (record.position, record.participant, others, [e["stream_id"] for e in payload["active_streams"]])
                 )
-        assert [(each.position, each.participant, each.others, each.streams) for each in truth.welcomes] == said
+        assert [
+            (welcome.position, welcome.participant, welcome.others, welcome.streams) for welcome in truth.welcomes
+        ] == welcomes
 
 
 def test_what_is_malformed_does_not_fit_its_format_and_everything_else_does(generated: Generated) -> None:
@@ -277,7 +283,7 @@ def test_what_is_malformed_does_not_fit_its_format_and_everything_else_does(gene
             if not fits(stream, carried(record)):
                 wrong[stream.stream_id].append((record.frame_number, record.position))
         assert wrong == {
-            name: [(each.frame_number, each.position) for each in stream.malformed]
+            name: [(frame.frame_number, frame.position) for frame in stream.malformed]
             for name, stream in truth.streams.items()
             if len(stream.formats) == 1 and stream.malformed
         }
@@ -301,22 +307,22 @@ def test_gaps_of_writers_and_of_readers_are_those_of_the_journal(generated: Gene
                     ReaderGap(record.position, record.participant, str(record.stream_id), *numbers, record.reason)
                 )
         assert truth.reader_gaps == lost
-        known = [(name, each) for name, stream in truth.streams.items() for each in stream.skipped]
-        assert sorted(known, key=lambda each: each[1].position) == skipped
+        truth_skipped = [(name, gap) for name, stream in truth.streams.items() for gap in stream.skipped]
+        assert sorted(truth_skipped, key=lambda entry: entry[1].position) == skipped
 
 
 def test_conversations_are_envelopes_that_answer_one_another(generated: Generated) -> None:
     for truth, records in generated.both():
         for conversation in truth.conversations:
-            told = [records[position] for position in conversation.positions]
-            assert [record.kind for record in told] == conversation.kinds
-            assert [record.time for record in told] == conversation.times
-            ids = [str(record.envelope_id) for record in told]
+            envelopes = [records[position] for position in conversation.positions]
+            assert [record.kind for record in envelopes] == conversation.kinds
+            assert [record.time for record in envelopes] == conversation.times
+            ids = [str(record.envelope_id) for record in envelopes]
             assert ids[0] == conversation.root
-            for index, record in enumerate(told[1:], 1):
+            for index, record in enumerate(envelopes[1:], 1):
                 envelope = read_json(record)
                 assert {*envelope.get("correlation_id", []), envelope.get("context")} & set(ids[:index])
-        assert {each.outcome for each in truth.conversations} > {"fulfilled", "rejected", "open"}
+        assert {conversation.outcome for conversation in truth.conversations} > {"fulfilled", "rejected", "open"}
 
 
 def test_the_truth_can_be_read_back_from_its_file(generated: Generated) -> None:
@@ -353,12 +359,12 @@ def test_every_sort_of_thing_happens(generated: Generated) -> None:
         }
         assert [stream for stream in streams if len(stream.by_writer) > 2]
         assert [stream for stream in streams if stream.skipped]
-        ends = {(each.ended.kind, each.ended.by == GATEWAY) for each in streams if each.ended}
+        ends = {(stream.ended.kind, stream.ended.by == GATEWAY) for stream in streams if stream.ended}
         assert {("stream/complete", False), ("stream/close", False), ("stream/close", True)} <= ends
         assert len(truth.starts) > 1 and truth.checkpoints and "troll" in truth.kicked
         assert {gap.reason for gap in truth.reader_gaps} == {None, "disconnected"}
-        assert {each.why for each in truth.welcomes} == {"join", "takeover", "rejoin", "capabilities", "observer"}
-        assert {each.reason for each in truth.stays} >= {
+        assert {welcome.why for welcome in truth.welcomes} == {"join", "takeover", "rejoin", "capabilities", "observer"}
+        assert {stay.reason for stay in truth.stays} >= {
             None,
             "restart",
             "kicked",
@@ -366,8 +372,8 @@ def test_every_sort_of_thing_happens(generated: Generated) -> None:
             "timeout",
             "connection lost",
         }
-        assert {each.transport for each in truth.stays} == {"websocket", "http", "virtual"}
-        assert [each for each in truth.stays if each.anonymous]
+        assert {stay.transport for stay in truth.stays} == {"websocket", "http", "virtual"}
+        assert [stay for stay in truth.stays if stay.anonymous]
         assert [grant for grant in truth.grants if grant.revoked is not None]
         transfers = {record.reason for record in records if record.kind == "stream/ownership-transferred"}
         assert "owner_disconnected" in transfers and len(transfers) > 1
@@ -396,12 +402,12 @@ def test_a_closed_stream_comes_back_under_a_new_id_with_another_schema_in_the_sa
 ) -> None:
     for truth, _ in generated.both():
         segments = JournalFolder(generated.root, truth.space).segments()
-        moves = [each for each in truth.streams.values() if each.format_ids == ["movement/2d"]]
-        assert {"moves", "moves_2"} <= {each.stream_id for each in moves}
-        assert len({msgspec.json.encode(each.formats) for each in moves}) == 2
+        moves = [stream for stream in truth.streams.values() if stream.format_ids == ["movement/2d"]]
+        assert {"moves", "moves_2"} <= {stream.stream_id for stream in moves}
+        assert len({msgspec.json.encode(stream.formats) for stream in moves}) == 2
         for segment in segments:
-            began = [each for each in moves if segment.first <= each.position <= segment.last]
-            if len({msgspec.json.encode(each.formats) for each in began}) == 2:
+            began = [stream for stream in moves if segment.first <= stream.position <= segment.last]
+            if len({msgspec.json.encode(stream.formats) for stream in began}) == 2:
                 break
         else:
             pytest.fail("no segment has both schemas")
@@ -434,7 +440,7 @@ def test_a_message_with_another_outcome_than_intended_ends_the_generation(tmp_pa
         actions.send(simulation, HOST, "chat", {"text": ""})
 
 
-def test_a_proposal_that_nobody_ends_expires_before_the_next_command(tmp_path: Path) -> None:
+def test_an_open_proposal_expires_before_the_next_command(tmp_path: Path) -> None:
     simulation = Simulation(
         0, 1, 0, JournalFiles(JournalFolder(tmp_path, "harbour"), segment_bytes=2**20, sealed=False)
     )

@@ -24,7 +24,7 @@ def torture(folder: Path, script: str) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.parametrize(
-    ("script", "exit_code", "said"),
+    ("script", "exit_code", "message"),
     [
         ("exit 0", 0, ""),
         ("exit 1", 2, "make torture: failed in histories matrix properties mutants"),
@@ -32,7 +32,7 @@ def torture(folder: Path, script: str) -> subprocess.CompletedProcess[str]:
     ],
 )
 def test_torture_runs_all_four_parts_and_fails_at_the_end(
-    tmp_path: Path, script: str, exit_code: int, said: str
+    tmp_path: Path, script: str, exit_code: int, message: str
 ) -> None:
     ran = torture(tmp_path, script)
     calls = (tmp_path / "calls").read_text(encoding="utf-8").splitlines()
@@ -46,4 +46,4 @@ def test_torture_runs_all_four_parts_and_fails_at_the_end(
     assert "--whole-matrix" in matrix
     assert sorted(["core", *matrix[matrix.index("--transport") + 1].split(",")]) == sorted(TRANSPORTS)
     assert ran.returncode == exit_code
-    assert said in ran.stderr
+    assert message in ran.stderr

@@ -50,13 +50,13 @@ def test_anything_else_is_more_than_wording(change: str) -> None:
 
 
 def test_a_survivor_is_news_unless_it_is_argued_for_or_worded_otherwise() -> None:
-    found = [(KILLED, None), (NEW, ARGUED_FOR), (NEW, UNKNOWN), (NEW, REWORDED)]
-    verdicts = [verdict for verdict, _ in judged(found, read_argued(LIST))]
+    survivors = [(KILLED, None), (NEW, ARGUED_FOR), (NEW, UNKNOWN), (NEW, REWORDED)]
+    verdicts = [verdict for verdict, _ in judged(survivors, read_argued(LIST))]
     assert verdicts == [KILLED, ARGUED, NEW, WORDING]
 
 
 @pytest.mark.parametrize(
-    ("results", "passed", "said"),
+    ("results", "passed", "message"),
     [
         ([(KILLED, None), (ARGUED, ARGUED_FOR)], True, "1 killed, 0 caught by types, 1 argued, 0 wording, 0 NEW"),
         ([(ARGUED, ARGUED_FOR), (NEW, UNKNOWN)], False, "NEW: mew.protocol.timestamps.rfc3339\n- a = 1\n+ a = None"),
@@ -66,10 +66,10 @@ def test_a_survivor_is_news_unless_it_is_argued_for_or_worded_otherwise() -> Non
     ],
 )
 def test_a_report_says_what_is_new_and_what_is_old(
-    capsys: pytest.CaptureFixture[str], results: list[tuple[str, Mutant | None]], passed: bool, said: str
+    capsys: pytest.CaptureFixture[str], results: list[tuple[str, Mutant | None]], passed: bool, message: str
 ) -> None:
     assert report(results, {ARGUED_FOR}) is passed
-    assert said in capsys.readouterr().out
+    assert message in capsys.readouterr().out
 
 
 def test_every_argument_says_why() -> None:

@@ -87,10 +87,12 @@ def test_what_a_part_wrote_to_memory_is_gone_when_it_ends(tmp_path: Path, monkey
     memory = tmp_path / "memory"
     memory.mkdir()
     monkeypatch.setattr(parts, "place_in_memory", lambda _part: memory)
-    said = tmp_path / "said"
-    outcome = run(part_of(tmp_path, f"def test_a(tmp_path): open({str(said)!r}, 'w').write(str(tmp_path))\n"), tmp_path)
+    folder_file = tmp_path / "said"
+    outcome = run(
+        part_of(tmp_path, f"def test_a(tmp_path): open({str(folder_file)!r}, 'w').write(str(tmp_path))\n"), tmp_path
+    )
     assert (outcome.passed, outcome.failed) == (1, 0)
-    assert Path(said.read_text(encoding="utf-8")).is_relative_to(memory)
+    assert Path(folder_file.read_text(encoding="utf-8")).is_relative_to(memory)
     assert list(memory.iterdir()) == []
 
 
@@ -136,14 +138,14 @@ def _transports(part: Part) -> str:
 
 def test_every_rule_is_tried_at_every_transport_by_some_part() -> None:
     transports = [_transports(part) for part in PARTS if "tests/requirements" in part.folders]
-    assert sorted(transport for each in transports for transport in transport_names(each)) == sorted(TRANSPORTS)
+    assert sorted(transport for value in transports for transport in transport_names(value)) == sorted(TRANSPORTS)
 
 
 def test_every_folder_of_tests_belongs_to_a_part() -> None:
     # `make torture` runs the long tests. Parts that test the same requirements name their transports.
     files = (path.relative_to(ROOT) for path in (ROOT / "tests").rglob("test_*.py"))
-    there = sorted(path.as_posix() for path in files if path.parts[1] != "torture")
+    test_files = sorted(path.as_posix() for path in files if path.parts[1] != "torture")
     runs = [(folder, _transports(part)) for part in PARTS for folder in part.folders]
     assert len(runs) == len(set(runs))
     folders = tuple(f"{folder}/" for folder, _ in runs)
-    assert [name for name in there if not name.startswith(folders)] == []
+    assert [name for name in test_files if not name.startswith(folders)] == []

@@ -67,7 +67,7 @@ def resolved(pip: Path, options: Sequence[str], pins: Path, folder: Path) -> dic
     dry = ("install", "--quiet", "--disable-pip-version-check", "--dry-run", "--ignore-installed", "--report", report)
     command = [sys.executable, pip, *dry, *options, "-r", pins]
     subprocess.run([*map(str, command)], cwd=ROOT, capture_output=True, text=True, check=True, timeout=DOWNLOAD_SECONDS)
-    planned = [each["metadata"] for each in json.loads(report.read_text(encoding="utf-8"))["install"]]
+    planned = [item["metadata"] for item in json.loads(report.read_text(encoding="utf-8"))["install"]]
     return {canonicalize_name(package["name"]): package["version"] for package in planned}
 
 
@@ -137,8 +137,8 @@ def test_set_up_passes_over_no_line_that_it_does_not_understand(tmp_path: Path) 
 
 
 def test_every_environment_is_made_of_files_of_pins_and_the_build_tools_come_first() -> None:
-    named = {ROOT / pins for environment in ENVIRONMENTS for pins in environment.pins}
-    assert named <= set(INSTALLED)
+    pin_files = {ROOT / pins for environment in ENVIRONMENTS for pins in environment.pins}
+    assert pin_files <= set(INSTALLED)
     for environment in ENVIRONMENTS:
         if any("pyspark" in pins_here(ROOT / pins) for pins in environment.pins):
             assert environment.pins[0] == "requirements/build.txt"
@@ -146,11 +146,11 @@ def test_every_environment_is_made_of_files_of_pins_and_the_build_tools_come_fir
 
 def our_files() -> list[Path]:
     """Every file in which a command for people or machines may stand; what tools leave behind is not ours."""
-    found: list[Path] = []
+    paths: list[Path] = []
     for folder, folders, files in os.walk(ROOT):
         folders[:] = [name for name in folders if name not in LEFT_BEHIND and not re.match(r"\.(?!ci$|github$)", name)]
-        found += [Path(folder, name) for name in files]
-    return sorted(found)
+        paths += [Path(folder, name) for name in files]
+    return sorted(paths)
 
 
 LEFT_BEHIND: Final = ("__pycache__", "build", "dist", "mutants", "node_modules")
@@ -179,8 +179,8 @@ COMMANDED: Final = [
 
 
 def test_the_commands_that_install_pins_are_found() -> None:
-    known = {ROOT / file for file in ("deploy/Dockerfile", "docs/deployment.md", "docs/supply-chain.md")}
-    assert known <= set(COMMANDED)
+    known_files = {ROOT / file for file in ("deploy/Dockerfile", "docs/deployment.md", "docs/supply-chain.md")}
+    assert known_files <= set(COMMANDED)
 
 
 @pytest.mark.parametrize("file", COMMANDED, ids=lambda file: str(file.relative_to(ROOT)))

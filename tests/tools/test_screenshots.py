@@ -26,12 +26,12 @@ def test_a_picture_is_small_and_as_wide_as_the_screen_it_shows(name: str) -> Non
 
 
 def test_in_the_picture_of_approvals_the_human_sits_at_the_browser() -> None:
-    (approval,) = (each for each in stories(Pace(), Path("somewhere")) if each.name == "approval")
+    (approval,) = (story for story in stories(Pace(), Path("somewhere")) if story.name == "approval")
     played = screenshots.without_the_human(approval)
     assert {part.participant for part in approval.parts} - {part.participant for part in played.parts} == {"human"}
     assert all(cue.part != "human" for part in played.parts for cue in part.cues)
 
 
-def test_everything_that_went_wrong_is_told_whichever_task_it_was_in() -> None:
+def test_errors_of_every_task_are_reported() -> None:
     first, second = ValueError("a"), ValueError("b")
     assert list(screenshots.leaves(ExceptionGroup("all", [ExceptionGroup("some", [first]), second]))) == [first, second]

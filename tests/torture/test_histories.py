@@ -43,7 +43,7 @@ def test_ten_thousand_histories_are_as_the_model_tells_them() -> None:
         pytest.fail(f"{len(failed)} of {HISTORIES} histories fail; the first: {told(failed[0])}", pytrace=False)
 
 
-def test_a_failing_history_is_told_without_the_steps_that_do_not_matter() -> None:
+def test_a_failing_history_is_reduced_to_the_steps_that_matter() -> None:
     steps = history(FIRST, STEPS)
     assert live(steps) is None
     broken = [*steps, ("tick", {"seconds": "not a number"}), *steps]

@@ -67,8 +67,8 @@ def test_three_drivers_without_a_lock_two_of_them_killed_do_each_batch_once(
     journal.grow(1000)
     with Compacting(journal.path, lake) as compacting, ExitStack() as stack:
         drivers = [stack.enter_context(Driver(tmp_path, command=LOCKLESS, patience=PATIENCE)) for _ in range(3)]
-        for each in drivers[:2]:
-            each.kill_when("half of the tables are committed", chance.random())
+        for driver in drivers[:2]:
+            driver.kill_when("half of the tables are committed", chance.random())
         drivers[2].end()
     assert compacting.journal > 0
     assert compacting.tables > 0

@@ -117,7 +117,7 @@ def test_the_gateway_may_close_a_stream_itself() -> None:
 
 
 @pytest.mark.parametrize("kind", ["stream/write-granted", "stream/write-revoked"])
-def test_the_list_of_writers_is_the_one_that_was_told(kind: str) -> None:
+def test_the_list_of_writers_is_that_of_the_message(kind: str) -> None:
     view = after(kind, {**REFERENCE, "stream_id": "s", "authorized_writers": ["alice", "carol"]})
     assert view.streams["s"].writers == ("alice", "carol")
 
@@ -182,7 +182,7 @@ OF_THE_GATEWAY = {
 
 @pytest.mark.parametrize("kind", OF_THE_GATEWAY)
 @pytest.mark.parametrize("sender", ["mallory", "alice", "gateway", "system", "system:gateway2", "System:Gateway"])
-def test_what_only_the_gateway_says_counts_from_nobody_else(kind: str, sender: str) -> None:
+def test_messages_of_the_gateway_are_ignored_from_other_senders(kind: str, sender: str) -> None:
     assert after(kind, OF_THE_GATEWAY[kind], sender) is VIEW
 
 
@@ -235,7 +235,7 @@ def held_by(view: SpaceView) -> list[dict[str, Any]]:
 
 @given(steps=histories(NOTHING_LOST))
 @examples(50)
-def test_whatever_happens_a_view_shows_what_a_newcomer_would_be_told(steps: list[Step]) -> None:
+def test_after_any_history_a_view_equals_that_of_a_new_observer(steps: list[Step]) -> None:
     lab = MemorySpace(**CONFIGURATION)
     history = History(lab)
     history.play_all(steps)

@@ -36,22 +36,22 @@ def read(words: Sequence[str]) -> tuple[Options, Path]:
     parser.add_argument("--endless", action="store_true", help="play the stories again and again, and leave Spark out")
     parser.add_argument("--quick", action="store_true", help="play the stories as fast as they go")
     parser.add_argument("--below", type=Path, default=DEMOS, metavar="FOLDER", help="where the demo makes its folder")
-    given = vars(parser.parse_args(words))
-    below = given.pop("below")
-    if given["keep"] and given["endless"]:
+    arguments = vars(parser.parse_args(words))
+    below = arguments.pop("below")
+    if arguments["keep"] and arguments["endless"]:
         parser.error("--keep is for a demo that ends; --endless keeps running anyway")
-    return msgspec.convert(given, Options), below.absolute()
+    return msgspec.convert(arguments, Options), below.absolute()
 
 
 async def until_told(demo: Demo) -> bool:
     """Run the demo. Returns whether it was completed, not stopped before."""
     loop, running = asyncio.get_running_loop(), asyncio.create_task(demo.run(), name="the demo")
-    told = False
+    is_stopping = False
 
     def stop() -> None:
-        nonlocal told
-        if not told:  # once: what is tidied up then is not to be broken off
-            told = running.cancel()
+        nonlocal is_stopping
+        if not is_stopping:  # once: what is tidied up then is not to be broken off
+            is_stopping = running.cancel()
 
     nohup = signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
     for number in (signal.SIGINT, signal.SIGTERM, *(() if nohup else (signal.SIGHUP,))):
@@ -65,12 +65,12 @@ async def until_told(demo: Demo) -> bool:
 
 def main(words: Sequence[str]) -> int:
     """Play it: 0 when it came to its end, 1 when something failed, 130 when it was interrupted."""
-    wanted, below = read(words)
+    options, below = read(words)
     console = Console(highlight=False, width=None if sys.stdout.isatty() or "COLUMNS" in os.environ else WIDE)
     folder = None
     try:
         folder = new_folder(below)
-        ended = asyncio.run(until_told(Demo(folder, wanted, console)))
+        ended = asyncio.run(until_told(Demo(folder, options, console)))
     except MewError as problem:
         left = "" if folder is None else f"\ndemo: what it wrote is kept in {folder}"
         print(f"demo: {problem}{left}", file=sys.stderr)

@@ -92,8 +92,8 @@ class Child:
 
     def failure(self, what: str) -> Failed:
         """What is said of it when it went wrong."""
-        said = "".join(f"\n  {line}" for line in self.last_words)
-        return Failed(f"{self.name} {what}" + (f"; its last lines:{said}" if said else " and said nothing"))
+        lines = "".join(f"\n  {line}" for line in self.last_words)
+        return Failed(f"{self.name} {what}" + (f"; its last lines:{lines}" if lines else " and said nothing"))
 
     async def end(self) -> bool:
         """Stop it gracefully, with all processes that it started; what will not is killed, and False returned."""
@@ -103,17 +103,17 @@ class Child:
         with suppress(TimeoutError):
             async with asyncio.timeout(self._patience):
                 await self.code()
-                await self._nobody_left()
+                await self._group_has_ended()
                 return True
         self._tell(signal.SIGKILL)
         await self._process.wait()
         self._reading.cancel()
         with suppress(TimeoutError):
             async with asyncio.timeout(KILLING):
-                await self._nobody_left()
+                await self._group_has_ended()
         return False
 
-    async def _nobody_left(self) -> None:
+    async def _group_has_ended(self) -> None:
         while self._tell(ANYBODY_THERE):
             await asyncio.sleep(GLANCE)
 

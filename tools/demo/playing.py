@@ -38,7 +38,7 @@ async def play(stage: Stage, stories: Sequence[Story], audience: Audience) -> No
     turns = asyncio.Semaphore(AT_ONCE)
     try:
         async with Children() as cast, asyncio.TaskGroup() as tasks:
-            gateway = tasks.create_task(_must_go_on(stage.gateway), name="the gateway keeps running")
+            gateway = tasks.create_task(_fail_when_it_ends(stage.gateway), name="the gateway keeps running")
             played = [
                 tasks.create_task(_in_turn(_Playing(stage, story, cast, audience), turns), name=story.name)
                 for story in stories
@@ -52,11 +52,11 @@ async def play(stage: Stage, stories: Sequence[Story], audience: Audience) -> No
 
 
 def _first(failures: BaseExceptionGroup[Failed]) -> Failed:
-    found = failures.exceptions[0]
-    return _first(found) if isinstance(found, BaseExceptionGroup) else found
+    first = failures.exceptions[0]
+    return _first(first) if isinstance(first, BaseExceptionGroup) else first
 
 
-async def _must_go_on(gateway: Child) -> None:
+async def _fail_when_it_ends(gateway: Child) -> None:
     code = await gateway.code()
     raise gateway.failure(f"ended with {code} in the middle")
 
@@ -106,6 +106,6 @@ class _Playing:
 
     def _heard(self, part: Part, line: str) -> None:
         self._audience.says(self._story, part, line)
-        for cue, given in self._given.items():
+        for cue, event in self._given.items():
             if cue.part == part.called and cue.words is not None and cue.words in line:
-                given.set()
+                event.set()

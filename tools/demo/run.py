@@ -38,24 +38,24 @@ class Options(msgspec.Struct, frozen=True):
 class Demo:
     """One run, in a folder of its own."""
 
-    def __init__(self, folder: Path, wanted: Options, console: Console) -> None:
+    def __init__(self, folder: Path, options: Options, console: Console) -> None:
         """Nothing runs yet."""
         self._folder = folder
-        self._wanted = wanted
+        self._options = options
         self._console = console
         self._show = Show(console)
-        self._stories = stories(QUICK if wanted.quick else Pace(), folder)
+        self._stories = stories(QUICK if options.quick else Pace(), folder)
         self._began = time.monotonic()
 
     async def run(self) -> None:
         """All of it."""
-        found = await self._on_stage()
-        if not self._wanted.keep:
+        running_stage = await self._on_stage()
+        if not self._options.keep:
             await self._look_back()
             return
         try:
-            port = await self._leave_running(found)
-            await self._look_back(msgspec.structs.replace(found, port=port))
+            port = await self._leave_running(running_stage)
+            await self._look_back(msgspec.structs.replace(running_stage, port=port))
         except BaseException:  # no user has learned how to stop it
             await command(self._folder, "space", "down")
             raise
@@ -64,39 +64,39 @@ class Demo:
         """The stories, from the gateway's start to its stop."""
         async with AsyncExitStack() as stack:
             with self._show.busy("A gateway starts"):
-                found = await stack.enter_async_context(stage(self._folder))
-            self._show.address(found)
-            await self._play(found)
-            while self._wanted.endless:
-                await self._play(found)
+                running_stage = await stack.enter_async_context(stage(self._folder))
+            self._show.address(running_stage)
+            await self._play(running_stage)
+            while self._options.endless:
+                await self._play(running_stage)
             with self._show.busy("The gateway stops, and seals its journal"):
                 await stack.aclose()
-        return found
+        return running_stage
 
-    async def _play(self, found: Stage) -> None:
+    async def _play(self, running_stage: Stage) -> None:
         """One round of the stories."""
-        self._show.heading(STORIES + ("; again and again, Ctrl-C ends it" if self._wanted.endless else ""))
+        self._show.heading(STORIES + ("; again and again, Ctrl-C ends it" if self._options.endless else ""))
         shutil.rmtree(self._folder / RECEIVED, ignore_errors=True)
         (self._folder / RECEIVED).mkdir()
         with self._show.playing(self._stories):
-            await play(found, self._stories, self._show)
+            await play(running_stage, self._stories, self._show)
         self._console.print()
 
-    async def _leave_running(self, found: Stage) -> int:
+    async def _leave_running(self, running_stage: Stage) -> int:
         """Start an independent gateway instead of ours. Returns its port: ours, unless another process has it."""
         with self._show.busy("An independent gateway continues"):
-            said = await command(self._folder, "space", "up", "--detach", "--port", str(found.port), "--json")
-        told: dict[str, Any] = json.loads("\n".join(said))
-        return int(told["port"])
+            lines = await command(self._folder, "space", "up", "--detach", "--port", str(running_stage.port), "--json")
+        status: dict[str, Any] = json.loads("\n".join(lines))
+        return int(status["port"])
 
-    async def _look_back(self, kept: Stage | None = None) -> None:
+    async def _look_back(self, running_stage: Stage | None = None) -> None:
         """What the journal has to tell; the path of the report is the last that is said."""
         await self._pipeline()
         self._tables()
         with self._show.busy("The report is written"):
             await command(self._folder, "pipeline", "report", "--output", REPORT)
-        if kept is not None:
-            self._show.address(kept)
+        if running_stage is not None:
+            self._show.address(running_stage)
             self._show.note(
                 f"The gateway keeps running. This stops it:\n{shlex.join((*MEW, 'down', '-d', str(self._folder)))}"
             )
@@ -107,12 +107,12 @@ class Demo:
     async def _pipeline(self) -> None:
         """The tables, by Spark; it shows its own progress on a terminal."""
         self._show.heading(PIPELINE)
-        said = await command(self._folder, "pipeline", "run", "--json", shows_progress=self._console.is_terminal)
-        batches = [json.loads(line) for line in said]
+        lines = await command(self._folder, "pipeline", "run", "--json", shows_progress=self._console.is_terminal)
+        batches = [json.loads(line) for line in lines]
         if not batches:
             raise Failed("the journal has nothing that is sealed, so there is nothing to tell of")
-        records, rows = sum(batches[-1]["positions"].values()), sum(sum(each["rows"].values()) for each in batches)
-        start, took = batches[0]["seconds"]["start"], sum(sum(each["seconds"].values()) for each in batches)
+        records, rows = sum(batches[-1]["positions"].values()), sum(sum(batch["rows"].values()) for batch in batches)
+        start, took = batches[0]["seconds"]["start"], sum(sum(batch["seconds"].values()) for batch in batches)
         spent = f"{start:.1f} s until Spark was there, {took - start:.1f} s of work"
         self._show.note(f"{records:,} records became {rows:,} rows: {spent}")
         self._console.print()
@@ -121,5 +121,5 @@ class Demo:
         # DuckDB and Delta: `make try` does without.
         from tools.demo.tables import answers, show
 
-        for found in answers(self._folder / ".mew" / "lake"):
-            show(found, self._console)
+        for answer in answers(self._folder / ".mew" / "lake"):
+            show(answer, self._console)

@@ -102,8 +102,8 @@ class Show:
         """One of its processes says something."""
         self._rows[story.name].hear(part.called, line)
         if self._live is None:
-            said = Text.assemble((f"{story.name:<10} ", "dim"), (f"{part.called:>16}  ", "cyan"), line)
-            self.console.print(said, highlight=False, soft_wrap=True)
+            text = Text.assemble((f"{story.name:<10} ", "dim"), (f"{part.called:>16}  ", "cyan"), line)
+            self.console.print(text, highlight=False, soft_wrap=True)
 
     def ends(self, story: Story, *, well: bool) -> None:
         """It is over."""

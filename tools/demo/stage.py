@@ -59,9 +59,9 @@ class Stage(msgspec.Struct, frozen=True):
 
 def new_folder(below: Path = DEMOS) -> Path:
     """A new folder, named by the time."""
-    named = f"{datetime.now(UTC):%Y-%m-%d-%H%M%S}"
+    name = f"{datetime.now(UTC):%Y-%m-%d-%H%M%S}"
     for number in range(1, 100):
-        folder = below / (named if number == 1 else f"{named}-{number}")
+        folder = below / (name if number == 1 else f"{name}-{number}")
         try:
             folder.mkdir(parents=True)
         except FileExistsError:
@@ -74,9 +74,9 @@ def new_folder(below: Path = DEMOS) -> Path:
 
 def surroundings(environ: Mapping[str, str] = os.environ) -> dict[str, str]:
     """The environment of every process: this checkout's code, and no other space."""
-    kept = {name: value for name, value in environ.items() if not name.startswith("MEW_")}
+    variables = {name: value for name, value in environ.items() if not name.startswith("MEW_")}
     path = os.pathsep.join(filter(None, (str(ROOT / "src"), environ.get("PYTHONPATH"))))
-    return {**kept, "PYTHONPATH": path, "PYTHONUNBUFFERED": "1"}
+    return {**variables, "PYTHONPATH": path, "PYTHONUNBUFFERED": "1"}
 
 
 async def command(folder: Path, *words: str, shows_progress: bool = False) -> list[str]:
@@ -84,11 +84,11 @@ async def command(folder: Path, *words: str, shows_progress: bool = False) -> li
     name = f"mew {' '.join(words[:2])}"
     log = folder / "logs" / "commands.log"
     place = Surroundings(folder, surroundings(), log, shows_progress, COMMAND_SECONDS)
-    said: list[str] = []
+    lines: list[str] = []
     async with Children() as children:
-        child = await children.start(name, [*MEW, *words], place, said.append)
+        child = await children.start(name, [*MEW, *words], place, lines.append)
         await child.succeeded()
-    return said
+    return lines
 
 
 @asynccontextmanager
@@ -110,8 +110,8 @@ async def stage(folder: Path) -> AsyncIterator[Stage]:
 
 def _listens(listening: "asyncio.Future[tuple[int, str]]") -> Callable[[str], None]:
     def hears(line: str) -> None:
-        if not listening.done() and (found := LISTENING.match(line)):
-            listening.set_result((int(found[1]), found[2].rstrip(",")))
+        if not listening.done() and (match := LISTENING.match(line)):
+            listening.set_result((int(match[1]), match[2].rstrip(",")))
 
     return hears
 

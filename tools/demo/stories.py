@@ -105,8 +105,8 @@ def _tokens(pace: Pace) -> Iterator[Part]:
 
 def _workers(pace: Pace) -> Iterator[Part]:
     yield Part("boss", "workers.py", ("boss", "--jobs", str(pace.jobs)))
-    for each in WORKERS:
-        yield Part(each, "workers.py", (each,))
+    for worker in WORKERS:
+        yield Part(worker, "workers.py", (worker,))
 
 
 def _approval() -> Iterator[Part]:

@@ -32,7 +32,7 @@ class Question(msgspec.Struct, frozen=True):
     """Columns of figures."""
 
 
-class Found(msgspec.Struct, frozen=True):
+class Answer(msgspec.Struct, frozen=True):
     """An answer."""
 
     question: Question
@@ -177,34 +177,34 @@ QUESTIONS: Final = (
 )
 
 
-def answers(lake: Path) -> Iterator[Found]:
+def answers(lake: Path) -> Iterator[Answer]:
     """Ask the lake everything."""
     with open_lake(lake) as opened:
         for question in QUESTIONS:
             with opened.sql(question.sql) as answer:
-                yield Found(question, tuple(answer.columns), tuple(map(tuple, answer)))
+                yield Answer(question, tuple(answer.columns), tuple(map(tuple, answer)))
 
 
-def show(found: Found, console: Console) -> None:
+def show(answer: Answer, console: Console) -> None:
     """Print an answer as a table, below the sentence about it."""
-    question = found.question
+    question = answer.question
     console.print(Text(question.title, style="bold cyan"))
-    console.print(Text(question.tells(found.rows)))
-    if found.rows:
-        console.print(_table(found))
-    if len(found.rows) > LISTED:
-        console.print(Text(f"and {len(found.rows) - LISTED} more", style="dim"))
+    console.print(Text(question.tells(answer.rows)))
+    if answer.rows:
+        console.print(_table(answer))
+    if len(answer.rows) > LISTED:
+        console.print(Text(f"and {len(answer.rows) - LISTED} more", style="dim"))
     console.print()
 
 
-def _table(found: Found) -> Table:
+def _table(answer: Answer) -> Table:
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, header_style="bold dim")
-    for column in found.columns:
-        figures = column in found.question.right
+    for column in answer.columns:
+        figures = column in answer.question.right
         whole = figures or column == BY_SECOND
         table.add_column(column, justify="right" if figures else "left", no_wrap=whole, overflow="ellipsis")
-    for row in found.rows[:LISTED]:
-        table.add_row(*(_cell(column, value) for column, value in zip(found.columns, row, strict=True)))
+    for row in answer.rows[:LISTED]:
+        table.add_row(*(_cell(column, value) for column, value in zip(answer.columns, row, strict=True)))
     return table
 
 

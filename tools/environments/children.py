@@ -18,9 +18,9 @@ PLACES: Final = re.compile(r"(PIP|UV)_\w*(INDEX|LINKS|PROXY|CERT|HOST|TLS|TIMEOU
 def clean_environment(environment: Mapping[str, str]) -> dict[str, str]:
     """A process environment without what changes the result of a set-up: other search paths, folders, constraints."""
     foreign = re.compile(r"(PIP|UV)_|PYTHON|VIRTUAL_ENV$")
-    kept = {name: value for name, value in environment.items() if not foreign.match(name) or PLACES.match(name)}
+    variables = {name: value for name, value in environment.items() if not foreign.match(name) or PLACES.match(name)}
     # A configuration file may say otherwise.
-    return {**kept, "PIP_USER": "0"}
+    return {**variables, "PIP_USER": "0"}
 
 
 @dataclass(frozen=True)

@@ -36,25 +36,29 @@ def pins_here(file: Path) -> dict[str, str]:
 
 def installed(site_packages: str) -> dict[str, list[str]]:
     """The versions of each package in a folder: more than one if an installation left its predecessor."""
-    found: dict[str, list[str]] = {}
+    versions: dict[str, list[str]] = {}
     for package in distributions(path=[site_packages]):
-        found.setdefault(canonical(package.metadata["Name"] or "a package without a name"), []).append(package.version)
-    return found
+        versions.setdefault(canonical(package.metadata["Name"] or "a package without a name"), []).append(
+            package.version
+        )
+    return versions
 
 
 def main(arguments: Sequence[str]) -> None:
     """Print what is pinned and what is installed, and each pin that is not installed as it stands."""
     site_packages, *files = arguments
     pins = {file: pins_here(Path(file)) for file in files}
-    found = installed(site_packages)
+    present = installed(site_packages)
     version: Any = importlib.import_module("pip._vendor.packaging.version").Version
     wrong = []
-    for name, wanted in sorted({name: each for here in pins.values() for name, each in here.items()}.items()):
-        if name not in found:
-            wrong.append(f"{name} {wanted} is missing")
-        elif [version(each) for each in found[name]] != [version(wanted)]:
-            wrong.append(f"{name} is {' and '.join(found[name])}, not {wanted}")
-    print(json.dumps({"pins": pins, "installed": sorted(found), "wrong": wrong}))
+    for name, pinned in sorted(
+        {name: version_text for pins_of_file in pins.values() for name, version_text in pins_of_file.items()}.items()
+    ):
+        if name not in present:
+            wrong.append(f"{name} {pinned} is missing")
+        elif [version(version_text) for version_text in present[name]] != [version(pinned)]:
+            wrong.append(f"{name} is {' and '.join(present[name])}, not {pinned}")
+    print(json.dumps({"pins": pins, "installed": sorted(present), "wrong": wrong}))
 
 
 if __name__ == "__main__":

@@ -44,12 +44,12 @@ def main(arguments: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m tools.site", description="Build the documentation as a site.")
     parser.add_argument("--into", type=Path, default=BUILD, help="the folder to work in (build)")
     parser.add_argument("--serve", action="store_true", help="serve it afterwards, until interrupted")
-    given = parser.parse_args(arguments)
+    options = parser.parse_args(arguments)
     try:
-        first = build(given.into.resolve())
+        first = build(options.into.resolve())
         print(f"the site is in {first}", flush=True)
-        if given.serve:
-            zensical("serve", into=given.into.resolve())
+        if options.serve:
+            zensical("serve", into=options.into.resolve())
     except (BrokenLink, WrongNavigation) as problem:
         print(f"site: {problem}", file=sys.stderr)
         return FAILED

@@ -32,10 +32,10 @@ def _lent(attribute: griffe.Attribute) -> griffe.Function | None:
     first, _, rest = str(attribute.value).partition(".")
     try:
         # Of the module, not of the class, where the attribute itself may have the module's name.
-        found = attribute.modules_collection[f"{attribute.module.resolve(first)}.{rest}"]
+        lent = attribute.modules_collection[f"{attribute.module.resolve(first)}.{rest}"]
     except (KeyError, griffe.NameResolutionError):
         return None
-    return found if isinstance(found, griffe.Function) else None
+    return lent if isinstance(lent, griffe.Function) else None
 
 
 def _method(attribute: griffe.Attribute, function: griffe.Function) -> griffe.Function:

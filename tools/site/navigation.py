@@ -28,11 +28,11 @@ def _pages(entries: list[Any]) -> Iterator[str]:
 
 def check(configuration: Path, docs: Path) -> None:
     """Refuse contents that name a page twice or one that is not there, or leave out a page of docs/."""
-    named = listed(configuration)
-    there = {path.relative_to(docs).as_posix() for path in docs.rglob("*.md")}
-    twice = sorted({page for page in named if named.count(page) > 1})
-    missing = [page for page in named if page not in there]
-    left_out = sorted(page for page in there - set(named) if not page.startswith(f"{PROJECT}/"))
+    listed_pages = listed(configuration)
+    present = {path.relative_to(docs).as_posix() for path in docs.rglob("*.md")}
+    twice = sorted({page for page in listed_pages if listed_pages.count(page) > 1})
+    missing = [page for page in listed_pages if page not in present]
+    left_out = sorted(page for page in present - set(listed_pages) if not page.startswith(f"{PROJECT}/"))
     for what, pages in (("twice", twice), ("but they are not there", missing), ("not", left_out)):
         if pages:
             raise WrongNavigation(f"the contents in {configuration.name} have these pages {what}: {', '.join(pages)}")

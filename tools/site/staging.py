@@ -75,8 +75,8 @@ class Stage:
     def _page(self, path: PurePosixPath) -> str:
         """A page with its links bent."""
 
-        def bent(found: re.Match[str]) -> str:
-            return (found["named"] or "") + self._bent(found["inline"] or found["target"], path)
+        def bent(match: re.Match[str]) -> str:
+            return (match["named"] or "") + self._bent(match["inline"] or match["target"], path)
 
         lines = for_site((self._root / path).read_text(encoding="utf-8"))
         return "".join(line.text if line.code else _LINK.sub(bent, line.text) for line in lines)
@@ -86,15 +86,15 @@ class Stage:
         address, _, part = link.partition("#")
         if not address or ":" in address:
             return link
-        there = (self._root / page.parent / address).resolve()
-        if not there.is_relative_to(self._root) or not there.exists():
+        target = (self._root / page.parent / address).resolve()
+        if not target.is_relative_to(self._root) or not target.exists():
             raise BrokenLink(f"{page} points at {link}, which is not there")
-        path = PurePosixPath(there.relative_to(self._root).as_posix())
+        path = PurePosixPath(target.relative_to(self._root).as_posix())
         if path.name == "README.md" and path.parts[0] not in (DOCS, path.name):
             path = path.parent  # a folder's page has it
         self._await(path)
         bent = os.path.relpath(self.place(path), self.place(page).parent)
-        return f"{bent}#{part}" if part and there.suffix == ".md" else bent
+        return f"{bent}#{part}" if part and target.suffix == ".md" else bent
 
     def _folder_page(self, path: PurePosixPath) -> str:
         """What a folder says of itself; if nothing, its files."""
@@ -102,11 +102,11 @@ class Stage:
         return self._page(readme) if (self._root / readme).is_file() else f"# {path}\n\n{''.join(self._files(path))}"
 
     def _files(self, folder: PurePosixPath) -> Iterator[str]:
-        for each in sorted((self._root / folder).iterdir()):
-            if each.is_file() and each.suffix in SHOWN:
-                path = folder / each.name
+        for source in sorted((self._root / folder).iterdir()):
+            if source.is_file() and source.suffix in SHOWN:
+                path = folder / source.name
                 self._await(path)
-                yield f"- [{each.name}]({self.place(path).name})\n"
+                yield f"- [{source.name}]({self.place(path).name})\n"
 
 
 def file_page(path: PurePosixPath, text: str) -> str:

@@ -47,7 +47,7 @@ def broken(page: Page) -> Iterator[None]:
 
 def excused(tab: Tab) -> None:
     """Nothing but the browser's own words was complained of."""
-    assert [each for each in tab.complaints if not any(word in each for word in OWN_WORDS)] == []
+    assert [complaint for complaint in tab.complaints if not any(word in complaint for word in OWN_WORDS)] == []
     tab.complaints.clear()
 
 
@@ -62,20 +62,20 @@ class LongJournal:
         page.route(JOURNAL, self._answer)
 
     def _answer(self, route: Route) -> None:
-        asked = {name: int(value) for name, value in self._query(route.request.url)}
-        start, limit = asked["from"], asked["limit"]
+        query = {name: int(value) for name, value in self._query(route.request.url)}
+        start, limit = query["from"], query["limit"]
         if self.damaged_from is not None and self.damaged_from <= start <= self.last:
             route.fulfill(status=500, json={"error": "internal_error", "message": "the journal cannot be read"})
             return
         first = -(-start // self.every) * self.every
         positions = range(first, self.last + 1, self.every)[:limit]
         behind = positions[-1] + 1 if len(positions) == limit else max(start, self.last + 1)
-        page = {"first": 0, "last": self.last, "records": [_chat(each) for each in positions], "next": behind}
+        page = {"first": 0, "last": self.last, "records": [_chat(position) for position in positions], "next": behind}
         route.fulfill(content_type="application/json", body=json.dumps(page))
 
     @staticmethod
     def _query(url: str) -> list[list[str]]:
-        return [each.split("=") for each in url.partition("?")[2].split("&") if not each.startswith("space=")]
+        return [pair.split("=") for pair in url.partition("?")[2].split("&") if not pair.startswith("space=")]
 
 
 def _chat(position: int) -> dict[str, Any]:

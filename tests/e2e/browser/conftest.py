@@ -35,9 +35,9 @@ expect.set_options(timeout=PATIENCE * 1000)
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """The first test may have to wait until a browser is installed."""
-    here = Path(__file__).parent
+    folder = Path(__file__).parent
     for item in items:
-        if here in item.path.parents:
+        if folder in item.path.parents:
             item.add_marker(pytest.mark.timeout(INSTALL_SECONDS + 60))
             return
 
@@ -70,8 +70,8 @@ def afterwards() -> Iterator[Callable[[ExitStack], None]]:
     with ThreadPoolExecutor(1) as pool:
         stopped: list[Future[None]] = []
         yield lambda left: stopped.append(pool.submit(left.close))
-        for each in stopped:
-            each.result()
+        for future in stopped:
+            future.result()
 
 
 @pytest.fixture
@@ -107,6 +107,6 @@ def context(browser: Browser, gateway: Running) -> Iterator[BrowserContext]:
 
 @pytest.fixture
 def tab(context: BrowserContext, gateway: Running) -> Iterator[Tab]:
-    made = Tab(context.new_page(), gateway)
-    yield made
-    made.is_fine()
+    new_tab = Tab(context.new_page(), gateway)
+    yield new_tab
+    new_tab.is_fine()

@@ -65,12 +65,12 @@ addEventListener("securitypolicyviolation", (event) => {
 
 def browser_path() -> str | None:
     """The machine's Chromium; Debian's package is installed where there is none and the user may."""
-    found = next(filter(None, map(shutil.which, NAMES)), None)
-    if found is None and shutil.which("apt-get") and os.geteuid() == 0:
+    path = next(filter(None, map(shutil.which, NAMES)), None)
+    if path is None and shutil.which("apt-get") and os.geteuid() == 0:
         command = ["apt-get", "install", "--yes", "--no-install-recommends", "chromium"]
         subprocess.run(command, capture_output=True, check=False, timeout=INSTALL_SECONDS)
-        found = next(filter(None, map(shutil.which, NAMES)), None)
-    return found
+        path = next(filter(None, map(shutil.which, NAMES)), None)
+    return path
 
 
 def launched(playwright: Playwright, path: str) -> Browser:

@@ -55,13 +55,13 @@ class Scene:
         await self._refused(bob)
         await self.cat.grant("carol", "to steer")
         await self.cat.grant("bob", "to help")
-        for each in (bob, carol):
-            await each.wait_until(lambda view: view.may_write("cat"))
+        for space in (bob, carol):
+            await space.wait_until(lambda view: view.may_write("cat"))
 
     async def talks(self, bob: Space, carol: Space) -> None:
-        asked = await bob.send("mcp/request", {"method": "tools/list"}, to="carol")
+        request = await bob.send("mcp/request", {"method": "tools/list"}, to="carol")
         tools = [{"name": "delete_file"}, {"name": "feed"}]
-        await carol.send("mcp/response", {"result": {"tools": tools}}, to="bob", correlation_id=asked.id)
+        await carol.send("mcp/response", {"result": {"tools": tools}}, to="bob", correlation_id=request.id)
         begun = await carol.send("reasoning/start", {"message": "Is the cat hungry?"})
         thought = {"message": "It looks at the bowl."}
         await carol.send("reasoning/thought", thought, correlation_id=begun.id)
@@ -108,6 +108,6 @@ class Scene:
             if step % 4 == 0:
                 await self.talk.send(f"{step // 4:>4}: a sentence about the cat\n")
             if step % 3 == 0:
-                await self.camera.send(bytes((step + each * 7) % 256 for each in range(300)))
+                await self.camera.send(bytes((step + index * 7) % 256 for index in range(300)))
             step += 1
             await asyncio.sleep(1 / per_second)

@@ -18,12 +18,12 @@ def findings(page: Page) -> list[str]:
     """What axe-core has against a page, of what is serious."""
     if not page.evaluate("'axe' in window"):
         page.evaluate((installed() / "axe-core" / "axe.min.js").read_text(encoding="utf-8"))
-    found: list[dict[str, Any]] = page.evaluate("axe.run().then((told) => told.violations)")
+    violations: list[dict[str, Any]] = page.evaluate("axe.run().then((told) => told.violations)")
     return [
-        f"{each['id']}: {node['html'][:120]} {node['failureSummary']}"
-        for each in found
-        if each["impact"] in SERIOUS
-        for node in each["nodes"]
+        f"{violation['id']}: {node['html'][:120]} {node['failureSummary']}"
+        for violation in violations
+        if violation["impact"] in SERIOUS
+        for node in violation["nodes"]
     ]
 
 

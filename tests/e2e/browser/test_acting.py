@@ -106,11 +106,11 @@ def test_the_token_of_an_invitation_is_shown_once(tab: Tab, gateway: Running) ->
     assert token not in page.content()
 
 
-def test_what_the_gateway_refuses_is_told_in_its_words(tab: Tab) -> None:
+def test_a_refusal_of_the_gateway_is_shown_verbatim(tab: Tab) -> None:
     page = tab.act("alice").page
     page.get_by_role("button", name="Invite…").click()
     page.get_by_label("Participant id").fill("no such id!")
     page.get_by_role("button", name="Invite", exact=True).click()
     expect(page.get_by_role("alert")).to_contain_text("contains invalid characters")
-    assert all("400" in each for each in tab.complaints)  # the browser's own word for the answer
+    assert all("400" in complaint for complaint in tab.complaints)  # the browser's own word for the answer
     tab.complaints.clear()

@@ -16,13 +16,13 @@ def proposed(cast: Cast, bob: Space, **more: Any) -> str:
 
 def test_a_proposal_is_approved_from_the_page(tab: Tab, cast: Cast) -> None:
     bob, carol = cast.join("bob"), cast.join("carol")
-    asked = carol.envelopes("mcp/request")
+    requests = carol.envelopes("mcp/request")
     earlier = proposed(cast, bob)  # before the page is opened: the journal knows it
     page = tab.act("alice", "approvals").page
     expect(page.get_by_role("heading", name="delete_file")).to_be_visible()
     expect(page.get_by_role("link", name="Approvals")).to_contain_text("1")
     page.get_by_role("button", name="Approve", exact=True).click()
-    request = cast.do(anext(asked))
+    request = cast.do(anext(requests))
     assert (request.sender, request.correlation_id, request.payload) == ("alice", (earlier,), PROPOSAL)
     expect(page.get_by_role("row", name="delete_file")).to_contain_text("approved by alice")
     expect(page.get_by_text("No open proposals")).to_be_visible()
@@ -30,25 +30,28 @@ def test_a_proposal_is_approved_from_the_page(tab: Tab, cast: Cast) -> None:
 
 def test_nothing_is_sent_that_no_digest_covers(tab: Tab, cast: Cast) -> None:
     bob, carol = cast.join("bob"), cast.join("carol")
-    asked = carol.envelopes("mcp/request")
-    kept = {**PROPOSAL, "jsonrpc": "2.0", "id": 7}
+    requests = carol.envelopes("mcp/request")
+    proposal = {**PROPOSAL, "jsonrpc": "2.0", "id": 7}
     page = tab.act("alice", "approvals").page
-    for beside, sent in (({"cwd": "/root", "jsonrpc": 2, "id": ["x"]}, PROPOSAL), ({**kept, "_meta": {}}, kept)):
+    for beside, sent in (
+        ({"cwd": "/root", "jsonrpc": 2, "id": ["x"]}, PROPOSAL),
+        ({**proposal, "_meta": {}}, proposal),
+    ):
         cast.do(bob.send("mcp/proposal", {**PROPOSAL, **beside}, to="carol"))
         page.get_by_role("button", name="Approve", exact=True).click()
-        assert cast.do(anext(asked)).payload == sent
+        assert cast.do(anext(requests)).payload == sent
 
 
 def test_approve_and_grant_lets_the_proposer_ask_by_itself(tab: Tab, cast: Cast) -> None:
     bob, carol = cast.join("bob"), cast.join("carol")
-    asked = carol.envelopes("mcp/request")
+    requests = carol.envelopes("mcp/request")
     page = tab.act("alice", "approvals").page
     proposed(cast, bob)
     page.get_by_role("button", name="Approve and grant").click()
-    assert cast.do(anext(asked)).sender == "alice"
-    cast.do(bob.wait_until(lambda view: any(each.get("to") == ["carol"] for each in view.you.capabilities)))
+    assert cast.do(anext(requests)).sender == "alice"
+    cast.do(bob.wait_until(lambda view: any(capability.get("to") == ["carol"] for capability in view.you.capabilities)))
     cast.do(bob.send("mcp/request", PROPOSAL, to="carol"))
-    assert cast.do(anext(asked)).sender == "bob"
+    assert cast.do(anext(requests)).sender == "bob"
 
 
 def test_a_rejection_goes_to_the_proposer_with_its_reason(tab: Tab, cast: Cast) -> None:
@@ -64,7 +67,7 @@ def test_a_rejection_goes_to_the_proposer_with_its_reason(tab: Tab, cast: Cast) 
     expect(page.get_by_role("row", name="delete_file")).to_contain_text("rejected by alice · it is not empty")
 
 
-def test_who_may_not_decide_is_told_so(tab: Tab, cast: Cast) -> None:
+def test_a_participant_that_may_not_decide_sees_the_reason(tab: Tab, cast: Cast) -> None:
     carol = cast.join("carol")
     page = tab.act("bob", "approvals").page
     cast.do(carol.send("mcp/proposal", PROPOSAL, to="alice"))
@@ -75,7 +78,7 @@ def test_who_may_not_decide_is_told_so(tab: Tab, cast: Cast) -> None:
 
 def test_who_may_ask_only_some_picks_one_of_them(tab: Tab, cast: Cast) -> None:
     alice, carol = cast.join("alice"), cast.join("carol")
-    asked = carol.envelopes("mcp/request")
+    requests = carol.envelopes("mcp/request")
     right = {"kind": "mcp/request", "payload": {"method": "tools/call"}, "to": ["carol"]}
     page = tab.act("bob", "approvals").page
     cast.do(alice.send("capability/grant", {"recipient": "bob", "capabilities": [right]}))
@@ -85,7 +88,7 @@ def test_who_may_ask_only_some_picks_one_of_them(tab: Tab, cast: Cast) -> None:
     expect(page.get_by_role("button", name="Approve")).to_have_count(0)
     page.get_by_label("Recipient").select_option("carol")
     page.get_by_role("button", name="Approve").click()
-    request = cast.do(anext(asked))
+    request = cast.do(anext(requests))
     assert (request.sender, request.to, request.payload) == ("bob", ("carol",), PROPOSAL)
 
 
@@ -93,7 +96,7 @@ def test_who_may_ask_only_some_picks_one_of_them(tab: Tab, cast: Cast) -> None:
 def test_what_is_approved_has_the_numbers_that_were_proposed(tab: Tab, cast: Cast, when: str) -> None:
     """A double holds neither the first, nor that the second was written with a point; nor may the journal lose that."""
     bob, carol = cast.join("bob"), cast.join("carol")
-    asked = carol.envelopes("mcp/request")
+    requests = carol.envelopes("mcp/request")
     call = {"method": "tools/call", "params": {"name": "pay", "arguments": {"account": 9007199254740993, "sum": 1.0}}}
     if when == "before":
         cast.do(bob.send("mcp/proposal", call, to="carol"))
@@ -102,4 +105,4 @@ def test_what_is_approved_has_the_numbers_that_were_proposed(tab: Tab, cast: Cas
         cast.do(bob.send("mcp/proposal", call, to="carol"))
     expect(page.locator(".card .number")).to_have_text(["9007199254740993", "1.0"])
     page.get_by_role("button", name="Approve", exact=True).click()
-    assert repr(cast.do(anext(asked)).payload) == repr(call)
+    assert repr(cast.do(anext(requests)).payload) == repr(call)

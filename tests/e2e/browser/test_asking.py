@@ -37,20 +37,20 @@ async def resume_for_ever(alice: Space) -> None:
 def test_nothing_is_asked_while_an_answer_is_awaited(tab: Tab, cast: Cast) -> None:
     bob, carol = cast.join("bob"), cast.join("carol")
     page = tab.act("alice", "approvals").page
-    held: list[Route] = []
+    held_routes: list[Route] = []
     free = Event()
-    page.route("**/explain*", lambda route: route.continue_() if free.is_set() else held.append(route))
+    page.route("**/explain*", lambda route: route.continue_() if free.is_set() else held_routes.append(route))
     cast.do(bob.send("mcp/proposal", PROPOSAL, to="carol"))
     expect(page.get_by_role("heading", name="delete_file")).to_be_visible()
-    while len(held) < QUESTIONS:
+    while len(held_routes) < QUESTIONS:
         page.wait_for_timeout(50)
     for _ in range(3):
         cast.do(carol.send("participant/resume", {}, to="bob"))
         page.wait_for_timeout(LONGER_THAN_IT_ASKS_AGAIN / 3)
-    assert len(held) == QUESTIONS
+    assert len(held_routes) == QUESTIONS
     free.set()
-    for each in held:
-        each.continue_()
+    for route in held_routes:
+        route.continue_()
     expect(page.get_by_role("button", name="Approve", exact=True)).to_be_visible()
 
 
@@ -70,12 +70,12 @@ def test_what_is_not_in_view_is_not_asked_about(tab: Tab, cast: Cast) -> None:
     cast.join("carol")
     for _ in range(20):
         cast.do(bob.send("mcp/proposal", PROPOSAL, to="carol"))
-    asked: list[str] = []
-    tab.page.on("request", lambda request: asked.append(request.url) if "/explain" in request.url else None)
+    questions: list[str] = []
+    tab.page.on("request", lambda request: questions.append(request.url) if "/explain" in request.url else None)
     page = tab.act("alice", "approvals").page
     expect(page.locator(".card")).to_have_count(20)
     expect(page.get_by_role("button", name="Approve", exact=True).first).to_be_visible()
     assert page.locator(".card .key").count() < 20 * 4
-    assert len(asked) < 20 * (QUESTIONS - 1)
+    assert len(questions) < 20 * (QUESTIONS - 1)
     page.wait_for_function(TO_THE_END, polling=200)
     expect(page.locator(".card").last).to_contain_text("notes/old.md")

@@ -24,9 +24,9 @@ def test_a_page_that_is_not_drawn_piles_nothing_up(tab: Tab, cast: Cast) -> None
     expect(page.get_by_role("link", name="stream-1")).to_be_visible()
     page.evaluate(FREEZE)  # as in a hidden tab: frames are asked for, and do not come
     page.evaluate(WAIT, 1200)
-    asked = page.evaluate("frames_asked")
+    frames_before = page.evaluate("frames_asked")
     page.evaluate(WAIT, 1200)
-    assert page.evaluate("frames_asked") == asked
+    assert page.evaluate("frames_asked") == frames_before
 
 
 def test_a_hidden_page_asks_for_no_frames(tab: Tab) -> None:
@@ -52,7 +52,7 @@ def test_a_theme_reaches_lanes_that_stand_still(tab: Tab, cast: Cast) -> None:
     page.wait_for_function(f"was => {picture} !== was", arg=light)
 
 
-def test_how_long_somebody_is_away_grows_in_a_quiet_space(tab: Tab, cast: Cast) -> None:
+def test_the_time_of_absence_grows_in_a_quiet_space(tab: Tab, cast: Cast) -> None:
     bob = cast.join("bob")
     page = tab.observe("space").page
     expect(page.get_by_role("button", name="bob present")).to_be_visible()

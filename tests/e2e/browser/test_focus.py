@@ -40,7 +40,7 @@ def test_a_dialog_gives_the_focus_back(tab: Tab, cast: Cast, way: str) -> None:
     expect(dialog).to_be_visible()
 
 
-def test_a_dialog_that_is_opened_again_at_once_stays_open(tab: Tab, cast: Cast) -> None:
+def test_a_dialog_that_is_reopened_immediately_stays_open(tab: Tab, cast: Cast) -> None:
     cast.join("bob")
     page = tab.act("alice").page
     page.get_by_role("button", name="bob present").click()

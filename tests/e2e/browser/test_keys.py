@@ -37,7 +37,7 @@ def talked(tab: Tab, cast: Cast, count: int = 120) -> tuple[Page, Locator]:
     return page, page.get_by_role("listbox")
 
 
-def test_the_timeline_follows_whoever_pages(tab: Tab, cast: Cast) -> None:
+def test_the_timeline_follows_the_page_keys(tab: Tab, cast: Cast) -> None:
     page, box = talked(tab, cast)
     box.focus()
     page.keyboard.press("ArrowDown")
@@ -66,9 +66,9 @@ def test_a_key_that_leads_nowhere_else_shows_what_is_chosen(tab: Tab, cast: Cast
 def test_what_is_chosen_elsewhere_is_seen_in_the_list(tab: Tab, cast: Cast) -> None:
     alice, bob = cast.join("alice"), cast.join("bob")
     page = tab.observe("timeline").page
-    asked = cast.do(bob.send("mcp/proposal", {"method": "tools/list"}))
+    proposal = cast.do(bob.send("mcp/proposal", {"method": "tools/list"}))
     cast.do(talk(alice, 80))
-    cast.do(alice.send("mcp/reject", {"reason": "later"}, correlation_id=asked.id))
+    cast.do(alice.send("mcp/reject", {"reason": "later"}, correlation_id=proposal.id))
     page.locator(".event-row", has_text="mcp/reject").click()
     page.get_by_role("complementary", name="The envelope").get_by_role("button", name="mcp/proposal bob").click()
     seen(page.get_by_role("listbox"), "mcp/proposal")
@@ -89,7 +89,7 @@ def test_from_one_that_is_gone_keys_lead_to_the_nearest(tab: Tab, cast: Cast) ->
     seen(box, "line 045")
 
 
-def test_frames_follow_whoever_pages(tab: Tab, cast: Cast) -> None:
+def test_the_list_of_frames_follows_the_page_keys(tab: Tab, cast: Cast) -> None:
     alice = cast.join("alice")
     stream = cast.do(alice.open_stream(description="counts"))
     page = tab.observe(f"streams/{stream.stream_id}").page

@@ -50,7 +50,7 @@ def limits() -> Limits:
 
 
 async def opened(alice: Space) -> list[Stream]:
-    return [await alice.open_stream(description=f"stream number {each}") for each in range(STREAMS)]
+    return [await alice.open_stream(description=f"stream number {number}") for number in range(STREAMS)]
 
 
 async def pour(streams: list[Stream], sent: list[int]) -> None:
@@ -81,7 +81,7 @@ def measured(tab: Tab, cast: Cast) -> dict[str, Any]:
     page = tab.observe("space").page
     expect(page.get_by_label(f"{STREAMS} streams")).to_be_visible()
     cast.begin(pour(streams, sent))
-    found: dict[str, Any] = {}
+    figures: dict[str, Any] = {}
     page.wait_for_function(ARRIVES, arg=PER_SECOND / 2, timeout=60_000)
     for view in ("space", "streams/stream-1", "timeline"):
         tab.go(view)
@@ -89,20 +89,20 @@ def measured(tab: Tab, cast: Cast) -> dict[str, Any]:
         for _ in range(TRIES):
             before = sent[0]
             gaps = page.evaluate(WATCH, SECONDS)
-            found[view] = {"ms": worst_of_most(gaps), "frames": len(gaps), "per_second": (sent[0] - before) / SECONDS}
-            if draws_on(found[view]):
+            figures[view] = {"ms": worst_of_most(gaps), "frames": len(gaps), "per_second": (sent[0] - before) / SECONDS}
+            if draws_on(figures[view]):
                 break
-    return found
+    return figures
 
 
-def draws_on(seen: dict[str, Any]) -> bool:
+def draws_on(figures: dict[str, Any]) -> bool:
     """Whether a view was drawn often enough while enough came."""
-    return bool(seen["per_second"] > PER_SECOND / 2 and seen["ms"] < LIMIT_MS * SLACK)
+    return bool(figures["per_second"] > PER_SECOND / 2 and figures["ms"] < LIMIT_MS * SLACK)
 
 
 @pytest.mark.timeout(180)
 def test_the_page_draws_on_under_load(tab: Tab, cast: Cast) -> None:
-    found = measured(tab, cast)
-    print(found)
-    for view, each in found.items():
-        assert draws_on(each), (view, each)
+    figures = measured(tab, cast)
+    print(figures)
+    for view, view_figures in figures.items():
+        assert draws_on(view_figures), (view, view_figures)

@@ -23,9 +23,9 @@ def test_what_is_loaded_earlier_is_said_as_far_as_it_is_held(tab: Tab) -> None:
     expect(foot).to_contain_text("Shows the journal from position 20,004.")
     expect(page.get_by_role("button", name="Load earlier")).to_have_count(0)
     filter_ = page.get_by_label("Filter envelopes")
-    for position, held in ((20_000, 0), (20_004, 1), (49_996, 1), (50_000, 1)):
+    for position, row_count in ((20_000, 0), (20_004, 1), (49_996, 1), (50_000, 1)):
         filter_.fill(f"chat-{position}")
-        expect(page.locator(".event-row")).to_have_count(held)
+        expect(page.locator(".event-row")).to_have_count(row_count)
 
 
 def test_of_a_reading_that_fails_nothing_is_left_and_it_can_be_tried_again(tab: Tab) -> None:

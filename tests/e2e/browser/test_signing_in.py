@@ -8,7 +8,7 @@ from tests.gateway.http_requests import tokens_of
 from tests.gateway.raw import Running
 
 
-def test_an_observer_comes_in_at_once_and_nobody_notices(tab: Tab, cast: Cast) -> None:
+def test_an_observer_signs_in_without_a_message_to_others(tab: Tab, cast: Cast) -> None:
     alice = cast.join("alice")
     tab.observe()
     expect(tab.page.get_by_role("heading", name="Space", exact=True)).to_be_visible()
@@ -24,13 +24,13 @@ def test_two_tabs_may_observe_with_one_token(tab: Tab, context: BrowserContext, 
     other.is_fine()
 
 
-def test_an_unknown_token_is_told_so_and_can_be_tried_again(tab: Tab, gateway: Running) -> None:
+def test_an_unknown_token_is_an_error_and_another_can_be_tried(tab: Tab, gateway: Running) -> None:
     tab.open()
     tab.offer("no token of anybody")
     expect(tab.page.get_by_role("alert")).to_contain_text("This is not a valid token")
     tab.offer("no-token-of-anybody")
     expect(tab.page.get_by_role("alert")).to_have_text("The gateway does not know this token.")
-    assert all("403" in each for each in tab.complaints)  # the browser's own word for the answer
+    assert all("403" in complaint for complaint in tab.complaints)  # the browser's own word for the answer
     tab.complaints.clear()
     tab.offer(tokens_of(gateway).issue("lab", "onlooker", observer=True))
     expect(tab.page.get_by_role("heading", name="Space", exact=True)).to_be_visible()
@@ -45,14 +45,14 @@ def test_what_is_typed_before_the_page_is_painted_is_not_lost(tab: Tab, context:
     slow.send("Emulation.setCPUThrottlingRate", {"rate": 1})
 
 
-def test_no_token_at_all_is_told_so(tab: Tab) -> None:
+def test_an_empty_token_is_an_error(tab: Tab) -> None:
     tab.open()
     tab.offer("  ")
     expect(tab.page.get_by_role("alert")).to_have_text("Paste a token first.")
 
 
 @pytest.mark.parametrize("space", ["elsewhere"])
-def test_a_space_that_is_not_there_is_told_so(tab: Tab, gateway: Running, space: str) -> None:
+def test_a_missing_space_is_an_error(tab: Tab, gateway: Running, space: str) -> None:
     tab.open()
     tab.page.get_by_text("Another space").click()
     tab.page.get_by_label("Space", exact=True).fill(space)
@@ -61,20 +61,20 @@ def test_a_space_that_is_not_there_is_told_so(tab: Tab, gateway: Running, space:
     tab.complaints.clear()
 
 
-def test_a_participant_is_told_of_the_take_over_before_it_happens(tab: Tab, cast: Cast, gateway: Running) -> None:
+def test_the_page_asks_before_it_takes_a_connection_over(tab: Tab, cast: Cast, gateway: Running) -> None:
     cast.join("alice")
-    seat = gateway.ask(lambda each: each.first_hub.space.connections["alice"])
+    seat = gateway.ask(lambda gateway: gateway.first_hub.space.connections["alice"])
     tab.open()
     tab.offer(gateway.token("alice"))
     expect(tab.page.get_by_text("alice is connected now.")).to_be_visible()
     expect(tab.page.get_by_text("takes over its connection")).to_be_visible()
-    assert gateway.ask(lambda each: each.first_hub.space.connections["alice"]) == seat
+    assert gateway.ask(lambda gateway: gateway.first_hub.space.connections["alice"]) == seat
     tab.page.get_by_role("button", name="Take over and sign in as alice").click()
     expect(tab.page.get_by_text("acts as this participant")).to_be_visible()
-    gateway.until(lambda each: each.first_hub.space.connections["alice"] != seat)
+    gateway.until(lambda gateway: gateway.first_hub.space.connections["alice"] != seat)
 
 
-def test_whoever_takes_the_socket_over_ends_the_page(tab: Tab, cast: Cast) -> None:
+def test_a_taken_over_connection_ends_the_page(tab: Tab, cast: Cast) -> None:
     tab.act("alice")
     cast.join("alice")
     expect(tab.page.get_by_role("status")).to_contain_text("Another connection took over")
@@ -84,8 +84,8 @@ def test_whoever_takes_the_socket_over_ends_the_page(tab: Tab, cast: Cast) -> No
 def test_the_token_is_in_memory_only(tab: Tab, gateway: Running) -> None:
     tab.observe()
     token = tokens_of(gateway).issue("lab", "onlooker", observer=True)
-    kept = "JSON.stringify([localStorage, sessionStorage, document.cookie, location.href, document.body.outerHTML])"
-    assert token not in tab.page.evaluate(kept)
+    stored = "JSON.stringify([localStorage, sessionStorage, document.cookie, location.href, document.body.outerHTML])"
+    assert token not in tab.page.evaluate(stored)
     tab.page.reload()
     expect(tab.page.get_by_label("Token")).to_have_value("")
 

@@ -26,7 +26,7 @@ def test_streams_appear_flow_and_go_while_one_looks(tab: Tab, cast: Cast) -> Non
     expect(page.get_by_text("No open streams")).to_be_visible()
 
 
-def test_what_was_open_before_is_there_at_once(tab: Tab, cast: Cast) -> None:
+def test_streams_opened_before_are_shown_immediately(tab: Tab, cast: Cast) -> None:
     Scene(cast).play()
     page = tab.observe().page
     row = page.get_by_role("row", name="cat")

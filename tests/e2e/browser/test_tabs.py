@@ -38,12 +38,12 @@ def test_a_hidden_tab_asks_nothing_and_catches_up_when_it_is_shown(tab: Tab, cas
     """
     page.evaluate(turn, "hidden")
     page.wait_for_timeout(300)  # what was asked already is answered
-    asked: list[str] = []
-    page.on("request", lambda request: asked.append(request.url))
+    requests: list[str] = []
+    page.on("request", lambda request: requests.append(request.url))
     scene.play()
     expect(page.locator(".event-row", has_text="to help")).to_have_count(1)
     page.wait_for_timeout(2500)
-    assert asked == []
+    assert requests == []
     page.evaluate(turn, "visible")
     page.get_by_role("button", name="rejections only").click()
     expect(page.locator(".event-row.refused")).to_contain_text("capability_violation")

@@ -70,10 +70,10 @@ def test_marks_can_be_pointed_at_and_clicked(tab: Tab, cast: Cast) -> None:
     assert box is not None
     lanes = page.locator(".lane-names li").all_inner_texts()
     y = lanes.index("alice") * 30 + 15
-    found = page.locator(".lane-tip", has_text="a single mark")
+    tip = page.locator(".lane-tip", has_text="a single mark")
     for x in range(int(box["width"]) - 4, 0, -6):
         canvas.hover(position={"x": x, "y": y})
-        if found.count():
+        if tip.count():
             canvas.click(position={"x": x, "y": y})
             break
     expect(page.get_by_role("complementary", name="The envelope")).to_contain_text("a single mark")
@@ -113,8 +113,8 @@ def test_the_page_comes_back_after_a_break_and_reads_what_it_missed(tab: Tab, ca
     expect(page.locator(".event-row").first).to_be_visible()
 
     async def hang_up() -> None:
-        for each in list(gateway.gateway.sockets):
-            each.close(1001, "a test")
+        for socket in list(gateway.gateway.sockets):
+            socket.close(1001, "a test")
 
     page.evaluate(NOTICE, "Not connected")
     gateway.do(hang_up())
@@ -136,6 +136,6 @@ def test_a_space_without_a_journal_is_seen_from_now_on(browser: Browser, tmp_pat
             cast.do(alice.chat("but this is heard"))
             expect(tab.page.locator(".event-row", has_text="but this is heard")).to_be_visible()
             expect(tab.page.locator(".event-row", has_text="lost message")).to_have_count(0)
-            assert all("404" in each for each in tab.complaints)  # the browser's own word for the answer
+            assert all("404" in complaint for complaint in tab.complaints)  # the browser's own word for the answer
             tab.complaints.clear()
             tab.is_fine()

@@ -50,10 +50,10 @@ def approve(page: Page, title: str) -> None:
     card(page, title).get_by_role("button", name="Approve", exact=True).click()
 
 
-def nothing_was_asked(cast: Cast, carol: Space, asked: Any) -> None:
+def nothing_was_asked(cast: Cast, carol: Space, requests: Any) -> None:
     """The first request that comes is the one that is sent now."""
     cast.do(carol.send("mcp/request", {"method": "last"}, to="carol"))
-    assert cast.do(anext(asked)).payload == {"method": "last"}
+    assert cast.do(anext(requests)).payload == {"method": "last"}
 
 
 def set_late(page: Page, gateway: Running, seconds: int) -> None:
@@ -70,15 +70,15 @@ def set_late(page: Page, gateway: Running, seconds: int) -> None:
 
 def test_what_timed_out_is_not_approved_14_seconds_later(tab: Tab, cast: Cast, gateway: Running) -> None:
     bob, carol = cast.join("bob"), cast.join("carol")
-    asked = carol.envelopes("mcp/request")
+    requests = carol.envelopes("mcp/request")
     page = tab.act("alice", "approvals").page
     cast.do(bob.propose("carol", "tools/call", READ["params"], expires_in=30))
     expect(card(page, "read_file").get_by_role("button", name="Approve", exact=True)).to_be_enabled()
     set_late(page, gateway, 44)
     approve(page, "read_file")
     expect(page.get_by_text("expired: no decision in time")).to_be_visible()
-    nothing_was_asked(cast, carol, asked)
-    tab.complaints = [each for each in tab.complaints if "409" not in each]
+    nothing_was_asked(cast, carol, requests)
+    tab.complaints = [complaint for complaint in tab.complaints if "409" not in complaint]
 
 
 def test_buttons_are_inert_in_the_last_two_seconds(tab: Tab, cast: Cast) -> None:
@@ -93,7 +93,7 @@ def test_buttons_are_inert_in_the_last_two_seconds(tab: Tab, cast: Cast) -> None
 
 def test_60000_frames_and_520_proposals_hide_nothing(tab: Tab, cast: Cast) -> None:
     bob, carol, dana = cast.join("bob"), cast.join("carol"), cast.join("dana")
-    asked = carol.envelopes("mcp/request")
+    requests = carol.envelopes("mcp/request")
     propose(cast, bob)
 
     async def noise() -> None:
@@ -109,28 +109,30 @@ def test_60000_frames_and_520_proposals_hide_nothing(tab: Tab, cast: Cast) -> No
     expect(page.get_by_role("link", name="Approvals")).to_contain_text("65")
     expect(page.get_by_role("article").first).to_contain_text("read_file")
     approve(page, "read_file")
-    assert cast.do(anext(asked)).payload == READ
+    assert cast.do(anext(requests)).payload == READ
 
 
 @pytest.mark.parametrize("stamp", [None, {"position": 1, "digest": "0", "expires_at": "2099-01-01T00:00:00.000000Z"}])
 def test_a_second_proposal_of_the_same_id_replaces_no_card(tab: Tab, cast: Cast, stamp: Any) -> None:
     """Refused by the gateway; if it were relayed all the same, the page would go by the position."""
     bob, carol = cast.join("bob"), cast.join("carol")
-    asked = carol.envelopes("mcp/request")
+    requests = carol.envelopes("mcp/request")
     page = breakable(tab).act("alice", "approvals").page
-    made = propose(cast, bob)
+    proposal_id = propose(cast, bob)
     button = card(page, "read_file").get_by_role("button", name="Approve", exact=True)
     expect(button).to_be_enabled()
-    forged = {"id": made, "ts": "", "from": "dana", "to": ["carol"], "kind": "mcp/proposal", "payload": EXEC}
+    forged = {"id": proposal_id, "ts": "", "from": "dana", "to": ["carol"], "kind": "mcp/proposal", "payload": EXEC}
     page.evaluate(INJECT, json.dumps(forged if stamp is None else {**forged, "proposal": stamp}))
     button.click()
-    assert cast.do(anext(asked)).payload == READ
-    tab.complaints = [each for each in tab.complaints if "404" not in each]  # there is nothing at that position
+    assert cast.do(anext(requests)).payload == READ
+    tab.complaints = [
+        complaint for complaint in tab.complaints if "404" not in complaint
+    ]  # there is nothing at that position
 
 
 def test_a_card_that_moves_under_the_pointer_takes_no_click(tab: Tab, cast: Cast) -> None:
     bob, carol, dana = cast.join("bob"), cast.join("carol"), cast.join("dana")
-    asked, rejected = carol.envelopes("mcp/request"), carol.envelopes("mcp/reject")
+    requests, rejected = carol.envelopes("mcp/request"), carol.envelopes("mcp/reject")
     page = tab.act("alice", "approvals").page
     first = propose(cast, bob)
     propose(cast, dana, EXEC)
@@ -140,9 +142,9 @@ def test_a_card_that_moves_under_the_pointer_takes_no_click(tab: Tab, cast: Cast
     cast.do(bob.send("mcp/withdraw", correlation_id=first))
     expect(page.get_by_role("article")).to_have_count(1)
     assert page.evaluate("window.clicked") == 3  # approve, approve and grant, reject
-    nothing_was_asked(cast, carol, asked)
+    nothing_was_asked(cast, carol, requests)
     approve(page, "exec_file")  # half a second later it is meant
-    assert cast.do(anext(asked)).payload == EXEC
+    assert cast.do(anext(requests)).payload == EXEC
     cast.do(carol.send("mcp/reject", {"reason": "mine"}, correlation_id="nothing"))
     assert cast.do(anext(rejected)).payload == {"reason": "mine"}
 
@@ -150,13 +152,13 @@ def test_a_card_that_moves_under_the_pointer_takes_no_click(tab: Tab, cast: Cast
 @pytest.mark.parametrize("tool", ["*", "!nothing", "read*", 7, ["read_file"]], ids=repr)
 def test_the_page_grants_no_pattern(tab: Tab, cast: Cast, tool: Any) -> None:
     bob, carol = cast.join("bob"), cast.join("carol")
-    asked = carol.envelopes("mcp/request")
+    requests = carol.envelopes("mcp/request")
     page = tab.act("alice", "approvals").page
     propose(cast, bob, call(tool))
     expect(page.get_by_text("This cannot be granted: ")).to_be_visible()
     expect(page.get_by_role("button", name="Approve and grant")).to_have_count(0)
     page.get_by_role("button", name="Approve", exact=True).click()
-    assert cast.do(anext(asked)).payload == call(tool)
+    assert cast.do(anext(requests)).payload == call(tool)
 
 
 def test_a_grant_names_the_recipients_and_ends_after_an_hour(tab: Tab, cast: Cast) -> None:
@@ -186,7 +188,7 @@ def test_what_is_refused_is_not_granted_either(tab: Tab, cast: Cast, gateway: Ru
     expect(page.get_by_text("expired: no decision in time")).to_be_visible()
     cast.do(carol.send("capability/grant", {"recipient": "bob", "capabilities": [{"kind": "chat"}]}))
     assert cast.do(anext(grants)).sender == "carol"
-    tab.complaints = [each for each in tab.complaints if "409" not in each]
+    tab.complaints = [complaint for complaint in tab.complaints if "409" not in complaint]
 
 
 def test_hidden_characters_are_shown_as_numbers(tab: Tab, cast: Cast) -> None:
@@ -198,7 +200,7 @@ def test_hidden_characters_are_shown_as_numbers(tab: Tab, cast: Cast) -> None:
     expect(page.locator(".card .key", has_text=SHOWN)).to_have_count(1)
     page.get_by_role("button", name="Show all of it as text").click()
     expect(page.locator(".card pre")).to_contain_text(SHOWN)
-    assert not any(each in page.inner_text("main") for each in HIDDEN if ord(each) > 0x7F)
+    assert not any(character in page.inner_text("main") for character in HIDDEN if ord(character) > 0x7F)
 
 
 def test_a_method_is_not_shown_as_the_tool_that_it_names(tab: Tab, cast: Cast) -> None:
@@ -211,27 +213,34 @@ def test_a_method_is_not_shown_as_the_tool_that_it_names(tab: Tab, cast: Cast) -
 @pytest.mark.parametrize("arguments", [{"__proto__": {"name": "x"}}, {"constructor": 1, "toString": 2}], ids=str)
 def test_names_of_the_language_are_shown_and_sent_as_they_are(tab: Tab, cast: Cast, arguments: Any) -> None:
     bob, carol = cast.join("bob"), cast.join("carol")
-    asked = carol.envelopes("mcp/request")
+    requests = carol.envelopes("mcp/request")
     page = tab.act("alice", "approvals").page
     asks = {"method": "tools/call", "params": {"name": "read_file", "arguments": arguments, "__proto__": {"name": "y"}}}
     propose(cast, bob, asks)
     expect(page.locator(".card .key", has_text="__proto__").first).to_be_visible()
     approve(page, "read_file")
-    assert cast.do(anext(asked)).payload == asks
+    assert cast.do(anext(requests)).payload == asks
 
 
 def test_forged_ends_close_no_card(tab: Tab, cast: Cast) -> None:
     bob, carol = cast.join("bob"), cast.join("carol")
-    asked = carol.envelopes("mcp/request")
+    requests = carol.envelopes("mcp/request")
     page = breakable(tab).act("alice", "approvals").page
-    made = propose(cast, bob)
+    proposal_id = propose(cast, bob)
     expect(card(page, "read_file")).to_be_visible()
     for kind in ("mcp/request", "mcp/response", "mcp/reject", "mcp/withdraw", "mcp/proposal-closed"):
-        payload = {"position": 3, "proposal": made, "outcome": "expired"}
-        forged = {"id": kind, "ts": "", "from": "dana", "kind": kind, "correlation_id": [made], "payload": payload}
+        payload = {"position": 3, "proposal": proposal_id, "outcome": "expired"}
+        forged = {
+            "id": kind,
+            "ts": "",
+            "from": "dana",
+            "kind": kind,
+            "correlation_id": [proposal_id],
+            "payload": payload,
+        }
         page.evaluate(INJECT, json.dumps(forged))
     approve(page, "read_file")
-    assert cast.do(anext(asked)).payload == READ
+    assert cast.do(anext(requests)).payload == READ
 
 
 def test_a_removed_proposers_card_goes(tab: Tab, cast: Cast) -> None:

@@ -89,9 +89,9 @@ class Cluster:
     def url(self) -> str:
         """What a driver calls it."""
         self._master.until_it_says("Starting Spark master at")
-        found = _MASTER.search(self._master.said)
-        assert found is not None
-        return found[1]
+        match = _MASTER.search(self._master.said)
+        assert match is not None
+        return match[1]
 
     def add_workers(self, count: int = 1) -> list[Member]:
         """Workers of one core and 512 MB, once the master knows them."""
@@ -99,16 +99,16 @@ class Cluster:
         names = [f"worker-{next(self._number)}" for _ in range(count)]
         new = [Member(name, self._folder, *worker, "--work-dir", str(self._folder / name)) for name in names]
         self.workers += new
-        for each in new:
-            each.until_it_says(_JOINED)
+        for member in new:
+            member.until_it_says(_JOINED)
         return new
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_problem: object) -> None:
-        for each in (*self.workers, self._master):
-            each.kill()
+        for member in (*self.workers, self._master):
+            member.kill()
 
 
 @contextmanager

@@ -45,8 +45,8 @@ def local(place: Path) -> Contents:
 @pytest.fixture(scope="module")
 def cluster(place: Path) -> Iterator[Cluster]:
     """Of two workers; a test that takes one gives another."""
-    with running(place / "cluster", 2) as found:
-        yield found
+    with running(place / "cluster", 2) as standalone_cluster:
+        yield standalone_cluster
 
 
 def run_on(cluster: Cluster, place: Path, lake: str) -> subprocess.Popen[str]:
@@ -63,10 +63,10 @@ def run_on(cluster: Cluster, place: Path, lake: str) -> subprocess.Popen[str]:
 
 def ended(process: subprocess.Popen[str]) -> None:
     try:
-        said, complained = process.communicate(timeout=SECONDS)
+        output, complained = process.communicate(timeout=SECONDS)
     finally:
         process.kill()
-    assert (process.returncode, complained) == (0, ""), said
+    assert (process.returncode, complained) == (0, ""), output
 
 
 def log_of(place: Path, lake: str) -> str:
@@ -80,13 +80,13 @@ def at_work(place: Path, lake: str) -> set[str]:
 
 
 def same_as_local(place: Path, lake: str, local: Contents) -> None:
-    found = contents(place / lake)
+    tables = contents(place / lake)
     for name in CONTENT:
-        assert found[name] == local[name], name
-    before, here = Lake(place / "local").progress(), Lake(place / lake).progress()
-    assert before is not None
-    assert here is not None
-    assert (here.positions, here.rows) == (before.positions, before.rows)
+        assert tables[name] == local[name], name
+    local_progress, progress = Lake(place / "local").progress(), Lake(place / lake).progress()
+    assert local_progress is not None
+    assert progress is not None
+    assert (progress.positions, progress.rows) == (local_progress.positions, local_progress.rows)
 
 
 def test_a_cluster_makes_the_tables_of_a_local_run(cluster: Cluster, place: Path, local: Contents) -> None:
@@ -117,8 +117,8 @@ def test_a_cluster_without_room_for_us_is_not_waited_for_in_silence(
     cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(session, "WORKERS_SECONDS", 1)
-    asked = PipelineSettings(master=cluster.url, driver_memory="512m", worker_memory="2g")
+    settings = PipelineSettings(master=cluster.url, driver_memory="512m", worker_memory="2g")
     with pytest.raises(
         SparkStartError, match=r"has no worker for us after 1 s: one needs a free core and 2g, which is"
     ):
-        open_session(asked, lake=tmp_path)
+        open_session(settings, lake=tmp_path)

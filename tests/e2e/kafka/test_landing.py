@@ -245,9 +245,7 @@ def test_messages_that_are_gone_before_they_are_read_are_an_error_and_no_gap(
     assert list(own_journal(lake).iterdir()) == []
 
 
-def test_what_a_landing_has_left_that_nobody_finished_is_not_there_twice(
-    spark: SparkSession, topic: str, tmp_path: Path
-) -> None:
+def test_an_unfinished_landing_leaves_no_duplicates(spark: SparkSession, topic: str, tmp_path: Path) -> None:
     fixture, lake = JournalFixture(tmp_path), tmp_path / "lake"
     for _ in range(4):
         fixture.append(2).sync()

@@ -85,7 +85,7 @@ def _epoch(record: Record) -> str | None:
     return str(json.loads(record.payload)["epoch"])
 
 
-def test_it_goes_on_from_where_it_was_and_from_the_start_if_asked(tmp_path: Path, topic: str) -> None:
+def test_shipping_continues_where_it_stopped_or_restarts_on_request(tmp_path: Path, topic: str) -> None:
     fixture = JournalFixture(tmp_path)
     fixture.append(3).seal()
     assert ship_here(fixture.folder, topic).records == 18
@@ -178,7 +178,7 @@ def test_a_shipper_whose_place_was_taken_sends_nothing_more_and_ends(tmp_path: P
     assert records(topic) == fixture.records
 
 
-def test_a_journal_that_was_begun_anew_is_not_taken_for_the_one_that_was_sent(tmp_path: Path, topic: str) -> None:
+def test_a_recreated_journal_is_not_taken_for_the_one_that_was_shipped(tmp_path: Path, topic: str) -> None:
     fixture = JournalFixture(tmp_path / "one")
     fixture.append(5).seal()
     ship_here(fixture.folder, topic)

@@ -37,16 +37,16 @@ def play(name: str, *arguments: str) -> str:
         command, env=environ, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
     ) as process:
         try:
-            said, _ = process.communicate(timeout=LIMIT)
+            output, _ = process.communicate(timeout=LIMIT)
         except subprocess.TimeoutExpired:
             process.terminate()  # it cleans up after itself
             try:
-                said, _ = process.communicate(timeout=LIMIT / 5)
+                output, _ = process.communicate(timeout=LIMIT / 5)
             except subprocess.TimeoutExpired:
                 process.send_signal(SIGKILL)
-                said = "and it did not even stop"
-            return f"{name} had not ended after {LIMIT} seconds: {said}"
-    return "" if process.returncode == 0 else said or f"ended with {process.returncode}"
+                output = "and it did not even stop"
+            return f"{name} had not ended after {LIMIT} seconds: {output}"
+    return "" if process.returncode == 0 else output or f"ended with {process.returncode}"
 
 
 @pytest.fixture(scope="module")
@@ -74,7 +74,7 @@ def tools() -> None:
 
 
 @pytest.mark.timeout(LIMIT + 60)
-def test_the_command_answers_at_once() -> None:
+def test_the_command_answers_quickly() -> None:
     assert play(ALONE) == ""
 
 

@@ -105,7 +105,7 @@ class HubClient(Reader):
         """End the run."""
         self._run = None
 
-    def goes_on(self, message: bytes, *, text: bool) -> bool:
+    def extends_run(self, message: bytes, *, text: bool) -> bool:
         """Add the message if it is a frame of the run and within the size limit. False otherwise."""
         too_large = len(message) > self._home.settings.limits.message_bytes
         if self._run is None or text != self._run[1] or too_large or not message.startswith(self._run[0]):
@@ -199,7 +199,7 @@ class HubSpace(GatewaySpace):
         if client.gone or client.closed is not None:
             return
         if client.joined:
-            if not client.goes_on(message, text=text):
+            if not client.extends_run(message, text=text):
                 self.hub.receive(client.connection, str(client.participant), message, text=text, writer=client)
             return
         try:

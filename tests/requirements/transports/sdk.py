@@ -158,7 +158,7 @@ class SdkClient(SocketClient):
         messages = [Message(message) for message in self._heard]
         return any(message["kind"] == "system/error" and message["payload"] == payload for message in messages)
 
-    def turned_away(self, error: JoinRefused | ConnectionLost) -> None:
+    def rejected(self, error: JoinRefused | ConnectionLost) -> None:
         """The join failed; only the SDK has the reason."""
         self.closed = error.code
         self.peer = Outside()
@@ -205,7 +205,7 @@ class SdkSpace(WebsocketSpace):
         try:
             joined = await connect(url, token=token, space=space, reconnect=False)
         except (JoinRefused, ConnectionLost) as error:
-            client.turned_away(error)
+            client.rejected(error)
         else:
             client.peer = Member(client, joined, self)
             client.participant = joined.participant_id

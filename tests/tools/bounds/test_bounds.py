@@ -84,7 +84,7 @@ def project_requirements() -> list[Requirement]:
 
 def bound(requirement: Requirement, *operators: str) -> str | None:
     """The version behind one of these operators; None where the requirement has none."""
-    return next((each.version for each in requirement.specifier if each.operator in operators), None)
+    return next((specifier.version for specifier in requirement.specifier if specifier.operator in operators), None)
 
 
 def just_below(version: Version, bound: str) -> bool:
@@ -138,8 +138,8 @@ def test_a_library_in_the_table_is_used_through_private_names(library: str, word
 
 
 def test_what_is_imported_by_a_private_name_is_in_the_table() -> None:
-    found = {library for path in SOURCES for library in private_imports(path.read_text(encoding="utf-8"))}
-    assert found <= PRIVATE.keys()
+    libraries = {library for path in SOURCES for library in private_imports(path.read_text(encoding="utf-8"))}
+    assert libraries <= PRIVATE.keys()
 
 
 @pytest.mark.parametrize(
@@ -158,22 +158,22 @@ class Level:
     def __init__(self, folder: Path, file: Path, wheel: Path) -> None:
         self._folder = folder
         self.complete = Fresh(folder / "complete")
-        here, pins = installed(), read_pins(file)
-        linked = {name for name, pin in pins.items() if name in here and here[name].version == pin.version}
+        present, pins = installed(), read_pins(file)
+        linked = {name for name, pin in pins.items() if name in present and present[name].version == pin.version}
         self.complete.install((pin for name, pin in pins.items() if name not in linked), wheel)
         for name in linked:
-            self.complete.link(here[name])
+            self.complete.link(present[name])
         self._present = installed(self.complete.packages)
         self._made: dict[str, Fresh] = {}
 
     def only(self, *extras: str) -> Fresh:
         """An environment with the project, these extras of it, and nothing else."""
-        asked = f"mew-protocol[{','.join(extras)}]"
-        if asked not in self._made:
-            fresh = self._made[asked] = Fresh(self._folder / "-".join(["only", *extras]))
-            for name in needed([asked], self._present):
+        requirement = f"mew-protocol[{','.join(extras)}]"
+        if requirement not in self._made:
+            fresh = self._made[requirement] = Fresh(self._folder / "-".join(["only", *extras]))
+            for name in needed([requirement], self._present):
                 fresh.link(self._present[name])
-        return self._made[asked]
+        return self._made[requirement]
 
 
 @pytest.fixture(scope="module")
@@ -188,15 +188,15 @@ def level(request: pytest.FixtureRequest, wheel: Path, tmp_path_factory: pytest.
 
 def modules(wheel: Path, extras: Iterable[str]) -> list[str]:
     """The modules of the wheel that these extras, all of them, are made for."""
-    found = []
+    names = []
     with ZipFile(wheel) as archive:
         for path in archive.namelist():
             if path.endswith(".py") and not path.startswith("mew/templates/") and "__main__" not in path:
                 module = path.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
-                package = max((each for each in MODULE_EXTRAS if f"{module}.".startswith(f"{each}.")), key=len)
+                package = max((prefix for prefix in MODULE_EXTRAS if f"{module}.".startswith(f"{prefix}.")), key=len)
                 if MODULE_EXTRAS[package] == extras:
-                    found.append(module)
-    return found
+                    names.append(module)
+    return names
 
 
 def test_the_pins_fit_each_other(level: Level) -> None:
@@ -216,10 +216,10 @@ def test_every_module_can_be_imported_with_its_extras_alone(level: Level, wheel:
 
 def show_jars(fresh: Fresh) -> None:
     """Show an environment what Spark needs beside its package: it was fetched at set-up, and is no pin."""
-    kept = fresh.folder / "share" / "mew"
-    kept.mkdir(parents=True)
+    share_folder = fresh.folder / "share" / "mew"
+    share_folder.mkdir(parents=True)
     for folder in share.places()[0].glob("*"):
-        (kept / folder.name).symlink_to(folder)
+        (share_folder / folder.name).symlink_to(folder)
 
 
 @pytest.mark.parametrize("level", [LOWEST], ids=["lowest"], indirect=True)
