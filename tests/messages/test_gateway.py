@@ -116,7 +116,7 @@ def test_another_version_of_websocket_is_named(gateway: Running) -> None:
     client.close()
 
 
-def test_a_second_live_reader_is_told_what_to_do(gateway: Running) -> None:
+def test_the_error_of_a_second_live_reader_says_what_to_do(gateway: Running) -> None:
     first = Raw(gateway.port)
     token = gateway.token("alice")
     first.send(head("/spaces/lab/journal", {"Host": "localhost", "Authorization": f"Bearer {token}", **LIVE}))
