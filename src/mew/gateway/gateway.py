@@ -14,8 +14,8 @@ from mew.gateway.hub import Hub, NullRecorder, Outputs, Recorder
 from mew.gateway.journaling import Journals
 from mew.gateway.scheduling import LoopThrottle
 from mew.protocol import Admission, Checkpoint, JoinRequest, ProtocolError, RefuseConnection, SpaceCore, Start, Tokens
-from mew.protocol.commands import Transport
 from mew.protocol.errors import JournalUnavailable, Unauthenticated
+from mew.protocol.interface import Transport
 
 if TYPE_CHECKING:
     from mew.gateway.websocket import WebSocketConnection

@@ -8,21 +8,6 @@ from mew.errors import MewError
 from mew.protocol.admission import Admission, reject_connection
 from mew.protocol.authentication import Identity, JoinRequest, Session, Tokens
 from mew.protocol.capabilities import Capability, CapabilitySet, Decision, read_capabilities, read_capability
-from mew.protocol.commands import (
-    Administer,
-    AttachOutputLog,
-    Checkpoint,
-    Command,
-    Join,
-    Leave,
-    Poll,
-    Post,
-    Receive,
-    RefuseConnection,
-    ReportLoss,
-    Start,
-    Tick,
-)
 from mew.protocol.effects import (
     EVERYONE,
     Admit,
@@ -43,6 +28,21 @@ from mew.protocol.errors import ERROR_CODES, ProtocolError
 from mew.protocol.explain import Actions, Explanation
 from mew.protocol.fold import fold
 from mew.protocol.frames import Route
+from mew.protocol.interface import (
+    Administer,
+    AttachOutputLog,
+    Checkpoint,
+    Command,
+    Join,
+    Leave,
+    Poll,
+    Post,
+    Receive,
+    RefuseConnection,
+    ReportLoss,
+    Start,
+    Tick,
+)
 from mew.protocol.kinds import GATEWAY, KINDS, PROTOCOL
 from mew.protocol.records import Record
 from mew.protocol.settings import Limits, SpaceSettings, StreamSettings

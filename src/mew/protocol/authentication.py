@@ -9,9 +9,9 @@ from typing import Any, Protocol
 import msgspec
 
 from mew.protocol import kinds
-from mew.protocol.commands import Transport
 from mew.protocol.envelope import given_id
 from mew.protocol.errors import InvalidEnvelope
+from mew.protocol.interface import Transport
 
 
 class Identity(msgspec.Struct, frozen=True):

@@ -8,8 +8,8 @@ from typing import Any, TypeAlias
 import msgspec
 
 from mew.protocol.capabilities import Decision
-from mew.protocol.commands import Transport
 from mew.protocol.errors import ProtocolError
+from mew.protocol.interface import Transport
 from mew.protocol.records import Record
 
 

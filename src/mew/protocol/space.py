@@ -13,7 +13,15 @@ import msgspec
 from mew.protocol import dispatch, kinds, records
 from mew.protocol.authentication import Session, Tokens
 from mew.protocol.capabilities import CapabilitySet
-from mew.protocol.commands import (
+from mew.protocol.dispatch import RefusalDetails
+from mew.protocol.effects import Effect
+from mew.protocol.errors import InvalidEnvelope, MessageTooLarge, Paused, ProtocolError, StreamNotLive
+from mew.protocol.fold import advance_frame_number, fold
+from mew.protocol.formats import Formats, count_patterns, read_formats
+from mew.protocol.frames import Route, frame_header, split_frame
+from mew.protocol.handlers import administration, data, presence, timeouts
+from mew.protocol.ids import IdsIgnoringCase
+from mew.protocol.interface import (
     Administer,
     AttachOutputLog,
     Checkpoint,
@@ -28,14 +36,6 @@ from mew.protocol.commands import (
     Start,
     Tick,
 )
-from mew.protocol.dispatch import RefusalDetails
-from mew.protocol.effects import Effect
-from mew.protocol.errors import InvalidEnvelope, MessageTooLarge, Paused, ProtocolError, StreamNotLive
-from mew.protocol.fold import advance_frame_number, fold
-from mew.protocol.formats import Formats, count_patterns, read_formats
-from mew.protocol.frames import Route, frame_header, split_frame
-from mew.protocol.handlers import administration, data, presence, timeouts
-from mew.protocol.ids import IdsIgnoringCase
 from mew.protocol.limits import (
     MAX_PAYERS,
     RETENTION_SECONDS,

@@ -8,7 +8,7 @@ from typing import Any, Final, TypeVar
 
 from mew.protocol import kinds, raw_json, records
 from mew.protocol.authentication import Session
-from mew.protocol.commands import Administer, RefuseConnection
+from mew.protocol.interface import Administer, RefuseConnection
 from mew.protocol.settings import SpaceSettings
 from mew.protocol.state import SpaceState
 from mew.protocol.timestamps import SECOND

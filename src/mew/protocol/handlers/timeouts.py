@@ -7,9 +7,9 @@ from itertools import islice
 from typing import Final
 
 from mew.protocol import kinds, proposals, raw_json
-from mew.protocol.commands import Start, Tick
 from mew.protocol.handlers import membership, presence
 from mew.protocol.handlers.proposals import close_proposal
+from mew.protocol.interface import Start, Tick
 from mew.protocol.state import SpaceState
 from mew.protocol.transition import GatewayMessage, Transition
 
