@@ -8,36 +8,34 @@ from mew.errors import MewError
 from mew.protocol.admission import Admission, reject_connection
 from mew.protocol.authentication import Identity, JoinRequest, Session, Tokens
 from mew.protocol.capabilities import Capability, CapabilitySet, Decision, read_capabilities, read_capability
-from mew.protocol.effects import (
-    EVERYONE,
-    Admit,
-    AllExcept,
-    Audience,
-    CapabilityChecked,
-    Close,
-    Deliver,
-    DeliverFrame,
-    Effect,
-    Everyone,
-    HttpAnswer,
-    OneConnection,
-    Recipients,
-)
 from mew.protocol.envelope import Envelope, parse
 from mew.protocol.errors import ERROR_CODES, ProtocolError
 from mew.protocol.explain import Actions, Explanation
 from mew.protocol.fold import fold
 from mew.protocol.frames import Route
 from mew.protocol.interface import (
+    EVERYONE,
     Administer,
+    Admit,
+    AllExcept,
     AttachOutputLog,
+    Audience,
+    CapabilityChecked,
     Checkpoint,
+    Close,
     Command,
+    Deliver,
+    DeliverFrame,
+    Effect,
+    Everyone,
+    HttpAnswer,
     Join,
     Leave,
+    OneConnection,
     Poll,
     Post,
     Receive,
+    Recipients,
     RefuseConnection,
     ReportLoss,
     Start,

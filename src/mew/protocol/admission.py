@@ -9,12 +9,11 @@ from typing import Final
 
 from mew.protocol import kinds, raw_json
 from mew.protocol.authentication import Identity, JoinRequest, Tokens, is_join, observer_payer, read_join
-from mew.protocol.effects import Close, Deliver, Effect, OneConnection
 from mew.protocol.envelope import Stamp, compose
 from mew.protocol.errors import Kicked, MissingToken, ProtocolError, SpaceNotFound, Unauthenticated
 from mew.protocol.frames import is_frame
 from mew.protocol.ids import is_participant_id, is_reserved_id
-from mew.protocol.interface import Join
+from mew.protocol.interface import Close, Deliver, Effect, Join, OneConnection
 from mew.protocol.space import SpaceCore
 
 JOIN_SLOW_UNITS: Final = 500

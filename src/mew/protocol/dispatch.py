@@ -10,7 +10,6 @@ from typing import Any, Final
 
 from mew.protocol import kinds, raw_json, records
 from mew.protocol.authentication import Session, is_join
-from mew.protocol.effects import Close, HttpAnswer, OneConnection, Recipients
 from mew.protocol.envelope import Envelope, Stamp, check_content, check_lists, given_id, read_object, stamp_envelope
 from mew.protocol.errors import (
     CapabilityViolation,
@@ -25,7 +24,7 @@ from mew.protocol.errors import (
 )
 from mew.protocol.frames import is_frame
 from mew.protocol.handlers import data, membership, ownership, presence, proposals, streams, timeouts
-from mew.protocol.interface import Poll, Post, Receive
+from mew.protocol.interface import Close, HttpAnswer, OneConnection, Poll, Post, Receive, Recipients
 from mew.protocol.limits import Bucket
 from mew.protocol.timestamps import rfc3339
 from mew.protocol.transition import Transition

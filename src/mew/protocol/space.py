@@ -14,7 +14,6 @@ from mew.protocol import dispatch, kinds, records
 from mew.protocol.authentication import Session, Tokens
 from mew.protocol.capabilities import CapabilitySet
 from mew.protocol.dispatch import RefusalDetails
-from mew.protocol.effects import Effect
 from mew.protocol.errors import InvalidEnvelope, MessageTooLarge, Paused, ProtocolError, StreamNotLive
 from mew.protocol.fold import advance_frame_number, fold
 from mew.protocol.formats import Formats, count_patterns, read_formats
@@ -26,6 +25,7 @@ from mew.protocol.interface import (
     AttachOutputLog,
     Checkpoint,
     Command,
+    Effect,
     Join,
     Leave,
     Poll,

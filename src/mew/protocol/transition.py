@@ -11,9 +11,9 @@ import msgspec
 from mew.protocol import kinds, raw_json, records
 from mew.protocol.authorization import decide
 from mew.protocol.capabilities import Decision
-from mew.protocol.effects import EVERYONE, Audience, CapabilityChecked, Deliver, Effect, HttpAnswer
 from mew.protocol.envelope import Envelope, Stamp, compose
 from mew.protocol.errors import CapabilityViolation, ProtocolError
+from mew.protocol.interface import EVERYONE, Audience, CapabilityChecked, Deliver, Effect, HttpAnswer
 from mew.protocol.records import Record
 from mew.protocol.streams import StreamEntry
 from mew.protocol.work import Work

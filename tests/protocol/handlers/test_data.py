@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mew.protocol import Limits, ProtocolError, Receive, Record, Route, fold
-from mew.protocol.effects import Close, Deliver, DeliverFrame, Everyone, Recipients
 from mew.protocol.frames import build_frame, split_frame
+from mew.protocol.interface import Close, Deliver, DeliverFrame, Everyone, Recipients
 from mew.testing import Client, MemorySpace
 from tests.support.histories import CONFIGURATION, History, Step, histories
 from tests.support.hypothesis_settings import examples

@@ -5,9 +5,8 @@ from typing import Any
 import msgspec
 
 from mew.protocol import Limits
-from mew.protocol.effects import Deliver
 from mew.protocol.handlers import timeouts
-from mew.protocol.interface import Receive, Tick
+from mew.protocol.interface import Deliver, Receive, Tick
 from mew.protocol.limits import Budgets
 from mew.testing import Client, MemorySpace
 

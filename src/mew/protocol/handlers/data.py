@@ -8,7 +8,6 @@ from typing import Any
 from mew.protocol import kinds, raw_json, records
 from mew.protocol.authentication import Session
 from mew.protocol.authorization import authority_over
-from mew.protocol.effects import EVERYONE, Audience, Close, DeliverFrame, OneConnection, Recipients
 from mew.protocol.envelope import Envelope
 from mew.protocol.errors import (
     InvalidEnvelope,
@@ -23,7 +22,16 @@ from mew.protocol.formats import check_fits
 from mew.protocol.frames import frame_header, split_frame
 from mew.protocol.handlers import presence
 from mew.protocol.ids import stream_namespace
-from mew.protocol.interface import Receive, ReportLoss
+from mew.protocol.interface import (
+    EVERYONE,
+    Audience,
+    Close,
+    DeliverFrame,
+    OneConnection,
+    Receive,
+    Recipients,
+    ReportLoss,
+)
 from mew.protocol.state import SpaceState
 from mew.protocol.streams import StreamEntry, complete_reference, require_stream_id
 from mew.protocol.transition import GatewayMessage, Transition

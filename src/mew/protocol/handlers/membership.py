@@ -6,7 +6,6 @@ from functools import partial
 
 from mew.protocol import kinds, raw_json
 from mew.protocol.capabilities import Capability, read_capabilities
-from mew.protocol.effects import Recipients
 from mew.protocol.envelope import Envelope
 from mew.protocol.errors import (
     AlreadyExists,
@@ -20,6 +19,7 @@ from mew.protocol.errors import (
 from mew.protocol.fold import MAX_TIMEOUT_SECONDS
 from mew.protocol.handlers import administration, ownership, presence, proposals
 from mew.protocol.ids import is_participant_id, is_reserved_id
+from mew.protocol.interface import Recipients
 from mew.protocol.payloads import CapabilityGrant, CapabilityRevoke, Invite, Kick, Pause, read_payload
 from mew.protocol.transition import GatewayMessage, Transition
 from mew.protocol.work import MAX_SCANNED, ScannedTooMuch, Work

@@ -7,10 +7,22 @@ from typing import Any
 
 from mew.protocol import kinds, raw_json, records
 from mew.protocol.authentication import Identity, Session, read_join
-from mew.protocol.effects import Admit, AllExcept, Close, OneConnection, Recipients
 from mew.protocol.errors import InvalidRequest, JoinRateLimited, Kicked, ProtocolError, RateLimited, TooManyConnections
 from mew.protocol.handlers import administration, ownership, proposals
-from mew.protocol.interface import AttachOutputLog, Checkpoint, Join, Leave, RefuseConnection, Start, Tick
+from mew.protocol.interface import (
+    Admit,
+    AllExcept,
+    AttachOutputLog,
+    Checkpoint,
+    Close,
+    Join,
+    Leave,
+    OneConnection,
+    Recipients,
+    RefuseConnection,
+    Start,
+    Tick,
+)
 from mew.protocol.state import snapshot
 from mew.protocol.timestamps import SECOND
 from mew.protocol.transition import GatewayMessage, Transition
