@@ -50,6 +50,7 @@ from mew.protocol import (
 )
 from mew.protocol.envelope import Stamp
 from mew.protocol.frames import build_frame, split_frame
+from mew.protocol.interface import http_connection, log_connection
 from mew.protocol.timestamps import SECOND
 from mew.view import SpaceView, apply_envelope, apply_frame, view_from_welcome
 
@@ -97,10 +98,11 @@ class MemoryTokens:
 class Client:
     """One connection, and everything that it has received."""
 
-    def __init__(self, lab: "MemorySpace", connection: str) -> None:
-        """Start with an open connection that has not joined yet."""
+    def __init__(self, lab: "MemorySpace", connection: str, *, is_socket: bool = True) -> None:
+        """Start with an open connection that has not joined yet. HTTP and logs have no socket that can be closed."""
         self._lab = lab
         self.connection = connection
+        self.is_socket = is_socket
         self.credentials = JoinRequest()
         self.participant: str | None = None
         self.observer = False
@@ -271,11 +273,11 @@ class MemorySpace:
     def log(self, participant: str) -> Client:
         """Return the `output_log` of a participant, which has received what was written to the log."""
         self.run(AttachOutputLog(participant))
-        return self._client(f"log:{participant}")
+        return self._client(log_connection(participant))
 
     def _client(self, connection: str) -> Client:
         """Return the client of a connection. Clients of HTTP and of logs are created on their first use."""
-        return self._clients.setdefault(connection, Client(self, connection))
+        return self._clients.setdefault(connection, Client(self, connection, is_socket=False))
 
     def receive(self, client: Client, message: bytes, *, text: bool) -> None:
         """Handle a message of a client. The first message of a connection must be a join."""
@@ -322,7 +324,7 @@ class MemorySpace:
     def poll(self, participant: str) -> list[Message | ReceivedFrame]:
         """Return the messages that a participant has received over HTTP since its last poll."""
         self.run(Poll(participant))
-        return self._client(f"http:{participant}").inbox()
+        return self._client(http_connection(participant)).inbox()
 
     def lose(self, participant: str, stream_id: str, first: int, last: int) -> None:
         """Report that frames of a stream were dropped for a reader."""
@@ -362,7 +364,7 @@ class MemorySpace:
     def _close(self, close: Close) -> None:
         self.drop(close.connection)
         client = self._clients.get(close.connection)
-        if client is not None and not close.connection.startswith(("http:", "log:")):
+        if client is not None and client.is_socket:
             client.closed = close.code
 
     def drop(self, connection: str) -> None:

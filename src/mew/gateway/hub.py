@@ -45,6 +45,7 @@ from mew.protocol import (
 from mew.protocol.envelope import Stamp, compose
 from mew.protocol.errors import JournalUnavailable
 from mew.protocol.frames import frame_header, is_frame
+from mew.protocol.interface import http_connection
 from mew.protocol.kinds import ERROR
 from mew.protocol.proposals import proposal_outcome
 
@@ -357,7 +358,7 @@ class Hub:
 
     def mailbox(self, participant: str) -> HttpMailbox | None:
         """Return the mailbox of a participant connected over HTTP, or None."""
-        sink = self.fanout.sink(f"http:{participant}")
+        sink = self.fanout.sink(http_connection(participant))
         return sink if isinstance(sink, HttpMailbox) else None
 
     # Effects
@@ -414,7 +415,7 @@ class Hub:
 
     def _admit(self, admit: Admit) -> None:
         if admit.transport == "http":
-            first = self._mail_numbers.get(admit.participant, 0)
+            first = self._mail_numbers.get(admit.connection, 0)
             self.fanout.bind(admit.connection, HttpMailbox(self._outputs.mailbox_bytes, first))
         elif admit.transport == "virtual":
             self.fanout.bind(admit.connection, self._outputs.log_files[admit.participant])
@@ -433,7 +434,7 @@ class Hub:
     def _drop(self, connection: str) -> None:
         sink = self.fanout.unbind(connection)
         if isinstance(sink, HttpMailbox):
-            self._mail_numbers[connection.removeprefix("http:")] = sink.next_number
+            self._mail_numbers[connection] = sink.next_number
 
     def flush(self) -> None:
         """Send everything that is queued so far, immediately."""

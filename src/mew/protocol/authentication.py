@@ -11,7 +11,7 @@ import msgspec
 from mew.protocol import kinds
 from mew.protocol.envelope import given_id
 from mew.protocol.errors import InvalidEnvelope
-from mew.protocol.interface import Transport
+from mew.protocol.interface import Transport, http_connection, log_connection
 
 
 class Identity(msgspec.Struct, frozen=True):
@@ -55,6 +55,16 @@ class Session(msgspec.Struct, frozen=True, kw_only=True):
     def payer(self) -> str:
         """Key of the work and byte budgets that a message counts against. All connections of an observer share one."""
         return observer_payer(self.participant) if self.observer else self.participant
+
+
+def http_session(participant: str) -> Session:
+    """Return the session of a participant that is present through the HTTP API."""
+    return Session(connection=http_connection(participant), participant=participant, transport="http")
+
+
+def log_session(participant: str) -> Session:
+    """Return the session of a participant that is present through its `output_log`."""
+    return Session(connection=log_connection(participant), participant=participant, transport="virtual")
 
 
 def observer_payer(name: str) -> str:

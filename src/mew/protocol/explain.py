@@ -10,7 +10,7 @@ from typing import Any, Final, NoReturn
 import msgspec
 
 from mew.protocol import kinds
-from mew.protocol.authentication import Session, is_join
+from mew.protocol.authentication import Session, http_session, is_join
 from mew.protocol.authorization import (
     REQUIRED_STATUS,
     NearestMiss,
@@ -124,7 +124,7 @@ def _session_of(space: SpaceCore, participant: str) -> Session:
     seat = space.connections.get(participant)
     if seat is not None:
         return space.sessions[seat]
-    return Session(connection=f"http:{participant}", participant=participant, transport="http")
+    return http_session(participant)
 
 
 def _as_if_present(space: SpaceCore, session: Session, now: int) -> SpaceCore:

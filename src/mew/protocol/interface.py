@@ -1,7 +1,7 @@
 """The interface of the core: the commands that `SpaceCore.handle` takes, and the effects that it returns, in order.
 
 Frozen values. Transports create the commands, and a hub executes the effects. A record precedes the deliveries that it
-records. A connection is a name that its transport chooses. The names `http:<id>` and `log:<id>` belong to the space.
+records. A connection is a name that its transport chooses; nothing is read from the name.
 """
 
 from typing import Any, Literal, TypeAlias
@@ -13,6 +13,16 @@ from mew.protocol.errors import ProtocolError
 from mew.protocol.records import Record
 
 Transport = Literal["websocket", "http", "virtual"]
+
+
+def http_connection(participant: str) -> str:
+    """Return the connection of a participant's HTTP presence. No transport chooses such a name."""
+    return f"http:{participant}"
+
+
+def log_connection(participant: str) -> str:
+    """Return the connection of a participant's `output_log`. No transport chooses such a name."""
+    return f"log:{participant}"
 
 
 # Commands

@@ -6,7 +6,7 @@ Pure. `authentication` has established the identity before a `Join` arrives here
 from typing import Any
 
 from mew.protocol import kinds, raw_json, records
-from mew.protocol.authentication import Identity, Session, read_join
+from mew.protocol.authentication import Identity, Session, http_session, log_session, read_join
 from mew.protocol.errors import InvalidRequest, JoinRateLimited, Kicked, ProtocolError, RateLimited, TooManyConnections
 from mew.protocol.handlers import administration, ownership, proposals
 from mew.protocol.interface import (
@@ -147,7 +147,7 @@ def attach_output_log(transition: Transition, command: AttachOutputLog) -> None:
         command.participant not in transition.space.connections
         and command.participant not in transition.space.state.kicked
     ):
-        _enter(transition, _log_session(command.participant))
+        _enter(transition, log_session(command.participant))
 
 
 def ensure_present(transition: Transition, participant: str, peer: str | None) -> Session:
@@ -157,7 +157,7 @@ def ensure_present(transition: Transition, participant: str, peer: str | None) -
     if participant in space.settings.output_logs:
         attach_output_log(transition, AttachOutputLog(participant))
     elif participant not in space.connections:
-        session = Session(connection=f"http:{participant}", participant=participant, transport="http")
+        session = http_session(participant)
         administration.record_joined(transition, session, peer)
         _enter(transition, session)
     session = space.sessions[space.connections[participant]]
@@ -185,10 +185,6 @@ def _enter(transition: Transition, session: Session, cause: tuple[str, ...] = ()
     send_welcome(transition, session.participant, cause)
     if replaced is None:
         announce_presence(transition, "join", session.participant)
-
-
-def _log_session(participant: str) -> Session:
-    return Session(connection=f"log:{participant}", participant=participant, transport="virtual")
 
 
 def _admission(session: Session) -> Admit:
@@ -282,7 +278,7 @@ def remove_connection(
         space.forget(session.allowance)
         return
     if _has_log(transition, session):
-        log = _log_session(participant)
+        log = log_session(participant)
         space.sessions[log.connection] = log
         space.connections[participant] = log.connection
         transition.effects.append(_admission(log))
@@ -325,7 +321,7 @@ def end_due_presences(transition: Transition, _command: Tick) -> None:
     space.refusal_details.forget(transition.now)
     administration.record_counted_refusals(transition)
     for participant in [name for name, until in space.state.closing.items() if until <= transition.now]:
-        if not space.connections[participant].startswith("log:"):
+        if space.sessions[space.connections[participant]].transport != "virtual":
             remove_participant(transition, participant, DONE, "shutdown")
     for participant in [name for name, until in space.http_expiry.items() if until <= transition.now]:
         remove_participant(transition, participant, DONE, "timeout")
