@@ -14,8 +14,8 @@ from typing import Final
 import pytest
 
 from mew.config.models import Timeouts, UnadmittedLimits
-from mew.gateway import connections
 from mew.gateway.connections import Connections, OpenConnection, TrustedProxies, counted_as, descriptors_left
+from mew.gateway.gateway import USUAL_OPTIONS, GatewayOptions
 from tests.gateway.raw import TEXT, Raw, Running, frame, head, joined, running, tls_of, upgrade
 
 GET: Final = head("/openapi.json", {"Host": "localhost"})
@@ -140,9 +140,12 @@ def from_elsewhere(gateway: Running) -> socket.socket:
     return socket.create_connection(("127.0.0.1", gateway.port), timeout=10, source_address=("127.0.0.2", 0))
 
 
-def open_to_all(directory: Path, **limits: int) -> AbstractContextManager[Running]:
+def open_to_all(
+    directory: Path, work: GatewayOptions = USUAL_OPTIONS, **limits: int
+) -> AbstractContextManager[Running]:
     return running(
         directory,
+        work=work,
         unadmitted=UnadmittedLimits(**limits),
         host="0.0.0.0",
         allowed_hosts=("*",),
@@ -163,11 +166,12 @@ def test_an_address_at_its_limit_does_not_delay_other_addresses(tmp_path: Path) 
         assert gateway.ask(lambda gateway: gateway.connections.open_count) == 41
 
 
-def test_at_the_limit_of_waiting_connections_the_largest_waiting_address_loses_one(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(connections, "MAX_WAITING_CONNECTIONS", 20)
-    with open_to_all(tmp_path, unadmitted_connections=16, unadmitted_per_address=4) as gateway, ExitStack() as opened:
+def test_at_the_limit_of_waiting_connections_the_largest_waiting_address_loses_one(tmp_path: Path) -> None:
+    work = GatewayOptions(waiting_connections=20)
+    with (
+        open_to_all(tmp_path, work, unadmitted_connections=16, unadmitted_per_address=4) as gateway,
+        ExitStack() as opened,
+    ):
         early = [opened.enter_context(closing(Raw(gateway.port))) for _ in range(24)]
         gateway.until(lambda gateway: gateway.connections.waiting_count == 20)
         elsewhere = [opened.enter_context(from_elsewhere(gateway)) for _ in range(5)]
@@ -187,12 +191,12 @@ def test_at_the_limit_of_waiting_connections_the_largest_waiting_address_loses_o
         over.close()
 
 
-def test_the_limit_of_waiting_connections_includes_clients_of_a_proxy(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(connections, "MAX_WAITING_CONNECTIONS", 1)
-    limits = UnadmittedLimits(unadmitted_per_address=1)
-    with running(tmp_path, unadmitted=limits, trusted_proxies=("127.0.0.0/8",)) as gateway, ExitStack() as opened:
+def test_the_limit_of_waiting_connections_includes_clients_of_a_proxy(tmp_path: Path) -> None:
+    work, limits = GatewayOptions(waiting_connections=1), UnadmittedLimits(unadmitted_per_address=1)
+    with (
+        running(tmp_path, work=work, unadmitted=limits, trusted_proxies=("127.0.0.0/8",)) as gateway,
+        ExitStack() as opened,
+    ):
         first, second, third = (opened.enter_context(closing(Raw(gateway.port))) for _ in range(3))
         for count, client in enumerate((first, second, third)):
             client.send(upgrade(X_Forwarded_For="192.0.2.1"))

@@ -12,7 +12,7 @@ import msgspec
 import pytest
 
 from bench._gateway.attempts import ATTEMPTS
-from mew.gateway import scheduling
+from mew.gateway.gateway import GatewayOptions
 from mew.protocol.explain import explain_message
 from mew.protocol.proposals import ClosedProposal
 from mew.protocol.settings import Limits
@@ -140,12 +140,9 @@ def test_reading_proposals_costs_work(tmp_path: Path) -> None:
         asking.close()
 
 
-def test_other_participants_are_served_between_the_messages_of_one_packet(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_other_participants_are_served_between_the_messages_of_one_packet(tmp_path: Path) -> None:
     """Once, a packet with the budget of one second was handled without a pause."""
-    monkeypatch.setattr(scheduling, "SHARE_SECONDS", 1e-9)
-    with running(tmp_path) as gateway:
+    with running(tmp_path, work=GatewayOptions(share_seconds=1e-9)) as gateway:
         mallory, bob = joined(gateway), joined(gateway, "bob")
         mallory.send(*(unmasked(b'{"kind":"chat","payload":{"text":"%d"}}' % number) for number in range(3_000)))
         bob.envelope("chat")

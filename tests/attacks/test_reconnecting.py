@@ -12,8 +12,9 @@ import pytest
 
 from mew.config.models import UnadmittedLimits
 from mew.gateway import scheduling
-from mew.gateway.fanout import delivery, fanout
-from mew.gateway.gateway import Gateway
+from mew.gateway.fanout.delivery import SliceLimits
+from mew.gateway.fanout.fanout import FanoutOptions
+from mew.gateway.gateway import Gateway, GatewayOptions
 from mew.journal import JournalSettings
 from tests.gateway.raw import ANYTHING, TEXT, Raw, Running, frame, joined, running, upgrade
 from tests.gateway.raw import closing as closing_frame
@@ -23,18 +24,19 @@ SPACE: Final = {"participants": dict.fromkeys(("alice", *CROWD), ANYTHING)}
 LAST: Final = "that is all"
 
 
-@pytest.fixture(params=["as it is", "one by one", "delayed"])
-def gateway(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Running]:
+WORK: Final = {
+    "as it is": GatewayOptions(),
+    "one by one": GatewayOptions(throttle_seconds=1e-9, fanout=FanoutOptions(slices=SliceLimits(seconds=0.0))),
+    "delayed": GatewayOptions(fanout=FanoutOptions(busy=0.0, delay_flushes=10**6, small_audience=1)),
+}
+
+
+@pytest.fixture(params=WORK)
+def gateway(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Running]:
     """Unchanged, with the least work per event-loop iteration, and with the largest batches."""
-    if request.param == "one by one":
-        monkeypatch.setattr(scheduling, "TURN_SECONDS", 1e-9)
-        monkeypatch.setattr(delivery, "SLICE_SECONDS", 0.0)
-    elif request.param == "delayed":
-        monkeypatch.setattr(fanout, "BUSY", 0.0)
-        monkeypatch.setattr(fanout, "DELAY_FLUSHES", 10**6)
-        monkeypatch.setattr(fanout, "SMALL_AUDIENCE", 1)
     unadmitted = UnadmittedLimits(unadmitted_per_address=1_000)
-    with running(tmp_path, SPACE, journal=JournalSettings(), unadmitted=unadmitted) as started:
+    work = WORK[request.param]
+    with running(tmp_path, SPACE, work=work, journal=JournalSettings(), unadmitted=unadmitted) as started:
         yield started
 
 

@@ -57,7 +57,6 @@ SINGLE_IMPORTERS = {
     "client/mcp/participant.py": SUBJECT,
     "client/permissions.py": PURE,
     "gateway/fanout/delivery.py": SUBJECT,
-    "gateway/fanout/fanout.py": SUBJECT,
     "gateway/http/openapi.py": SUBJECT,
     "gateway/http/openapi_examples.py": SUBJECT,
     "gateway/http_protocol.py": "the only subclass of uvicorn's protocol",

@@ -22,7 +22,7 @@ import uvloop
 from mew.config.loader import load_config
 from mew.config.models import TLS, GatewayConfig, SpaceConfig
 from mew.config.tokens import TokenStore
-from mew.gateway.gateway import Gateway
+from mew.gateway.gateway import USUAL_OPTIONS, Gateway, GatewayOptions
 from mew.gateway.server import GatewayServer
 from mew.journal import JournalSettings
 from mew.protocol import Tokens
@@ -51,8 +51,8 @@ MASK: Final = b"\xa5\x01\xff\x3c"
 class Running:
     """A gateway that runs on its own event loop, in its own thread."""
 
-    def __init__(self, config: GatewayConfig, tokens: Tokens) -> None:
-        self.config, self.tokens = config, tokens
+    def __init__(self, config: GatewayConfig, tokens: Tokens, options: GatewayOptions = USUAL_OPTIONS) -> None:
+        self.config, self.tokens, self._options = config, tokens, options
         self.faults: list[dict[str, Any]] = []
         """Errors on the event loop that no caller received."""
         self.loop = uvloop.new_event_loop()
@@ -62,7 +62,7 @@ class Running:
         self.do(self._start())
 
     async def _start(self) -> None:
-        self.gateway = Gateway(self.config, self.tokens)
+        self.gateway = Gateway(self.config, self.tokens, options=self._options)
         self.server = GatewayServer(self.gateway)
         self.server.bind()
         await self.server.start()
@@ -109,8 +109,10 @@ class Running:
 
 
 @contextmanager
-def running(directory: Path, space: Mapping[str, Any] | None = None, **options: Any) -> Iterator[Running]:
-    """A gateway with these options, and a space with these settings."""
+def running(
+    directory: Path, space: Mapping[str, Any] | None = None, *, work: GatewayOptions = USUAL_OPTIONS, **options: Any
+) -> Iterator[Running]:
+    """A gateway with this configuration and these limits of its work, and a space with these settings."""
     space_settings = settings(
         **{"participants": {"alice": ANYTHING, "bob": ANYTHING, "carol": ANYTHING}, **(space or {})}
     )
@@ -122,7 +124,7 @@ def running(directory: Path, space: Mapping[str, Any] | None = None, **options: 
     configured = SpaceConfig(
         settings=space_settings, directory=directory, file=file, name="a laboratory", journal=journal
     )
-    with started(GatewayConfig(**{"port": 0, "spaces": (configured,), **options}), tokens) as gateway:
+    with started(GatewayConfig(**{"port": 0, "spaces": (configured,), **options}), tokens, work) as gateway:
         yield gateway
 
 
@@ -137,9 +139,9 @@ def running_from(file: Path, **environ: str) -> Iterator[Running]:
 
 
 @contextmanager
-def started(config: GatewayConfig, tokens: Tokens) -> Iterator[Running]:
+def started(config: GatewayConfig, tokens: Tokens, options: GatewayOptions = USUAL_OPTIONS) -> Iterator[Running]:
     """A gateway from its start to its regular stop."""
-    gateway = Running(config, tokens)
+    gateway = Running(config, tokens, options)
     try:
         yield gateway
     finally:

@@ -10,7 +10,6 @@ from typing import Any
 import msgspec
 import pytest
 
-from mew.gateway import history_log
 from mew.gateway.history_log import LINE_BYTES, EnvelopeHistory, LineLog
 from mew.protocol import Record
 from tests.gateway.raw import TEXT, closing, frame, joined, running
@@ -154,14 +153,11 @@ def presence(position: int, time: int) -> Record:
     return Record(position, time, "envelope", "system:gateway", "system/presence", f"e-{position}", payload=b"{}")
 
 
-def test_many_concurrent_joins_get_a_bounded_part_of_the_history(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_many_concurrent_joins_get_a_bounded_part_of_the_history(tmp_path: Path) -> None:
     """Otherwise each of two thousand joins would have a line for each of two thousand participants."""
-    monkeypatch.setattr(history_log, "CROWD_BYTES", 3 * 4 * (LINE_BYTES + 2))
-    monkeypatch.setattr(history_log, "CROWD_BYTES_PER_SECOND", 4 * (LINE_BYTES + 2))
-    log = LineLog(tmp_path / "a.jsonl")
-    history, recipients = EnvelopeHistory(log, "lab"), [(f"p{number}", "websocket") for number in range(4)]
+    log, recipients = LineLog(tmp_path / "a.jsonl"), [(f"p{number}", "websocket") for number in range(4)]
+    size = 4 * (LINE_BYTES + 2)
+    history = EnvelopeHistory(log, "lab", crowd_bytes=3 * size, crowd_bytes_per_second=size)
     for position in range(10):
         history.delivered(presence(position, 1_000), recipients)
     chat = Record(10, 1_000, "envelope", "alice", "chat", "said", payload=b"{}")

@@ -5,7 +5,6 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from mew.gateway import journal_access
 from mew.gateway.journal_access import JournalAccess, StreamAudiences
 from mew.journal.block_format import encode_block
 from mew.journal.layout import JournalFolder
@@ -91,11 +90,10 @@ def test_a_stream_without_its_first_record_is_shown_to_no_one(tmp_path: Path) ->
     assert viewers(journal(tmp_path, [framed(0, "unheard-of")]), framed(0, "unheard-of")) == []
 
 
-def test_the_cache_of_streams_is_bounded_and_filled_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(journal_access, "MAX_CACHED_STREAMS", 3)
+def test_the_cache_of_streams_is_bounded_and_filled_again(tmp_path: Path) -> None:
     streams = [opened(n, f"s{n}", "bob") for n in range(10)]
     read = journal(tmp_path, streams)
-    targets = StreamAudiences()
+    targets = StreamAudiences(max_streams=3)
     for record in streams:
         targets.observe(record)
     for n in range(10):

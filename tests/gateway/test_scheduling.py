@@ -5,9 +5,7 @@ from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 
-import pytest
-
-from mew.gateway import scheduling
+from mew.gateway.gateway import GatewayOptions
 from mew.gateway.scheduling import ROUNDS, SHARE_SECONDS, Turns
 from tests.gateway.raw import BINARY, TEXT, Raw, frame, joined, running, upgrade
 
@@ -88,15 +86,12 @@ def test_requests_of_one_participant_run_one_per_turn_and_those_of_others_immedi
     assert asyncio.run(ask()) == ["bob", "alice"]
 
 
-@pytest.fixture
-def one_message_per_turn(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A share ends with the first message."""
-    monkeypatch.setattr(scheduling, "SHARE_SECONDS", 1e-9)
+ONE_MESSAGE_PER_TURN = GatewayOptions(share_seconds=1e-9)
+"""A share ends with the first message."""
 
 
-@pytest.mark.usefixtures("one_message_per_turn")
 def test_waiting_messages_and_frames_keep_their_order(tmp_path: Path) -> None:
-    with running(tmp_path) as gateway, closing(joined(gateway)) as alice:
+    with running(tmp_path, work=ONE_MESSAGE_PER_TURN) as gateway, closing(joined(gateway)) as alice:
         prefix = alice.open_stream()
         sent = []
         for number in range(50):
@@ -108,9 +103,8 @@ def test_waiting_messages_and_frames_keep_their_order(tmp_path: Path) -> None:
         assert [message.payload for message in received[1::2]] == [prefix + b"%d" % number for number in range(50)]
 
 
-@pytest.mark.usefixtures("one_message_per_turn")
 def test_messages_sent_before_a_disconnect_are_handled_before_the_sender_leaves(tmp_path: Path) -> None:
-    with running(tmp_path) as gateway, closing(joined(gateway, "bob")) as bob:
+    with running(tmp_path, work=ONE_MESSAGE_PER_TURN) as gateway, closing(joined(gateway, "bob")) as bob:
         alice = Raw(gateway.port)
         alice.send(upgrade(Authorization=f"Bearer {gateway.token('alice')}"))
         assert alice.answer().status == 101

@@ -93,8 +93,9 @@ class OpenConnection:
 class Connections:
     """The open connections of one gateway."""
 
-    def __init__(self, *, unadmitted: int, per_address: int) -> None:
+    def __init__(self, *, unadmitted: int, per_address: int, max_waiting: int = MAX_WAITING_CONNECTIONS) -> None:
         """Limit unadmitted connections in total and per address. Waiting connections are counted separately."""
+        self._max_waiting = max_waiting
         self._unadmitted_limit = unadmitted
         self._per_address = per_address
         self._room: int | None = None
@@ -147,7 +148,7 @@ class Connections:
 
     def make_room(self) -> None:
         """While too many connections wait, close the latest one of the address with the most waiting connections."""
-        while self.waiting_count and (self.waiting_count > MAX_WAITING_CONNECTIONS or self._lacks_room()):
+        while self.waiting_count and (self.waiting_count > self._max_waiting or self._lacks_room()):
             latest = max(self._waiting.values(), key=len)[-1]
             give_up = latest.give_up
             latest.closed()

@@ -6,13 +6,22 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
+import msgspec
+
 from mew.config.models import GatewayConfig, SpaceConfig, Timeouts
-from mew.gateway.connections import Connections, OpenConnection, RefusalLog, TrustedProxies
+from mew.gateway.connections import (
+    MAX_WAITING_CONNECTIONS,
+    Connections,
+    OpenConnection,
+    RefusalLog,
+    TrustedProxies,
+)
+from mew.gateway.fanout.fanout import USUAL_FANOUT, FanoutOptions
 from mew.gateway.fanout.sinks import FileSink
 from mew.gateway.history_log import CapabilityDecisions, EnvelopeHistory, LineLog
 from mew.gateway.hub import Hub, NullRecorder, Outputs, Recorder
 from mew.gateway.journaling import Journals
-from mew.gateway.scheduling import LoopThrottle
+from mew.gateway.scheduling import SHARE_SECONDS, TURN_SECONDS, LoopThrottle
 from mew.protocol import Admission, Checkpoint, JoinRequest, ProtocolError, RefuseConnection, SpaceCore, Start, Tokens
 from mew.protocol.errors import JournalUnavailable, Unauthenticated
 from mew.protocol.interface import Transport
@@ -86,6 +95,30 @@ MIN_CHECKS_AFTER_PING: Final = 2
 """Minimum number of checks between the ping and the close."""
 
 
+class JournalApiOptions(msgspec.Struct, frozen=True):
+    """The limits of the journal over HTTP."""
+
+    page_bytes: int = 8 * 2**20
+    """Maximum bytes of payloads in one page, unless a single payload is larger."""
+    live_readers: int = 64
+    heartbeat_seconds: float = 15.0
+    slow_seconds: float = 1.0
+    """Seconds after which the files are closed for a reader that accepts no data. Its position is kept."""
+
+
+class GatewayOptions(msgspec.Struct, frozen=True):
+    """The limits of a gateway that the configuration does not have. Tests use other values."""
+
+    fanout: FanoutOptions = USUAL_FANOUT
+    journal_api: JournalApiOptions = JournalApiOptions()
+    share_seconds: float = SHARE_SECONDS
+    throttle_seconds: float = TURN_SECONDS
+    waiting_connections: int = MAX_WAITING_CONNECTIONS
+
+
+USUAL_OPTIONS: Final = GatewayOptions()
+
+
 class Gateway:
     """All spaces of one process."""
 
@@ -96,11 +129,13 @@ class Gateway:
         clock: Callable[[], int] | None = None,
         *,
         recorder: Recorder | None = None,
+        options: GatewayOptions = USUAL_OPTIONS,
     ) -> None:
         """Start without spaces; `start` opens them. A `clock` replaces the default `SteadyClock`.
 
         `recorder` receives the events of spaces whose journal is disabled; without it, they are not recorded.
         """
+        self.options = options
         self._steady = SteadyClock()
         self._clock = self._steady if clock is None else clock
         self.config = config
@@ -112,12 +147,14 @@ class Gateway:
         self.readiness.need("journal", self._journal_problem)
         self.proxies = TrustedProxies(config.trusted_proxies)
         self.connections = Connections(
-            unadmitted=config.unadmitted.unadmitted_connections, per_address=config.unadmitted.unadmitted_per_address
+            unadmitted=config.unadmitted.unadmitted_connections,
+            per_address=config.unadmitted.unadmitted_per_address,
+            max_waiting=options.waiting_connections,
         )
         self.refusals = RefusalLog(self._clock)
         self.sockets: set[WebSocketConnection] = set()
-        self.join_throttle = LoopThrottle()
-        self.leave_throttle = LoopThrottle()
+        self.join_throttle = LoopThrottle(turn_seconds=options.throttle_seconds)
+        self.leave_throttle = LoopThrottle(turn_seconds=options.throttle_seconds)
         self.losses = 0
         self.hubs: dict[str, Hub] = {}
         """The hub of each open space."""
@@ -144,7 +181,14 @@ class Gateway:
         }
         core = SpaceCore(space.settings, self.tokens, state)
         outputs = Outputs(log_files, self.config.queues.data_bytes, history, decisions)
-        self.hubs[name] = Hub(core, journal, clock=self._clock, outputs=outputs)
+        self.hubs[name] = Hub(
+            core,
+            journal,
+            clock=self._clock,
+            outputs=outputs,
+            fanout_options=self.options.fanout,
+            share_seconds=self.options.share_seconds,
+        )
         self._spaces[name] = core
 
     @property

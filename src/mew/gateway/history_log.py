@@ -142,10 +142,18 @@ class LineLog:
 class EnvelopeHistory:
     """Logs received, rejected and delivered envelopes."""
 
-    def __init__(self, log: LineLog, space_id: str) -> None:
+    def __init__(
+        self,
+        log: LineLog,
+        space_id: str,
+        *,
+        crowd_bytes: int = CROWD_BYTES,
+        crowd_bytes_per_second: int = CROWD_BYTES_PER_SECOND,
+    ) -> None:
         """Write to this log."""
         self._log = log
         self._space_id = raw_json.encode_json(space_id)
+        self._crowd_limits = (crowd_bytes_per_second, crowd_bytes)
         self._crowd: Bucket | None = None
         self._ends: dict[tuple[str, str], bytes] = {}
         """Cached line ends per recipient; they are the same for every envelope."""
@@ -175,7 +183,7 @@ class EnvelopeHistory:
         """Return whether the limits allow `size` more bytes of join and leave lines; counts them if so."""
         bucket = self._crowd
         if bucket is None:
-            bucket = self._crowd = Bucket(CROWD_BYTES_PER_SECOND, CROWD_BYTES, now)
+            bucket = self._crowd = Bucket(*self._crowd_limits, now)
         if bucket.wait(now):
             return False
         bucket.charge(now, size)

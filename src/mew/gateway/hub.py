@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Final, Protocol
 import msgspec
 
 from mew.gateway.fanout.encoding import EncodedMessage, envelope_item, frame_items
-from mew.gateway.fanout.fanout import Fanout
+from mew.gateway.fanout.fanout import USUAL_FANOUT, Fanout, FanoutOptions
 from mew.gateway.fanout.sinks import Counters, FileSink, HttpMailbox, Sink, SocketSink
-from mew.gateway.scheduling import Turns
+from mew.gateway.scheduling import SHARE_SECONDS, Turns
 from mew.journal.block_format import FrameBatch
 from mew.protocol import (
     EVERYONE,
@@ -167,8 +167,17 @@ class Outputs(msgspec.Struct, frozen=True):
 class Hub:
     """One space and the sinks of all its connections."""
 
-    def __init__(self, space: SpaceCore, journal: Recorder, *, clock: Callable[[], int], outputs: Outputs) -> None:
-        """`clock` returns microseconds since 1970."""
+    def __init__(
+        self,
+        space: SpaceCore,
+        journal: Recorder,
+        *,
+        clock: Callable[[], int],
+        outputs: Outputs,
+        fanout_options: FanoutOptions = USUAL_FANOUT,
+        share_seconds: float = SHARE_SECONDS,
+    ) -> None:
+        """`clock` returns microseconds since 1970. `share_seconds` is the time of one participant per turn."""
         self.space = space
         self.clock = clock
         self.journal = journal
@@ -176,8 +185,8 @@ class Hub:
         """Whether messages are rejected because they cannot be recorded."""
         self.decisions = outputs.decisions
         self.counts = Counters()
-        self.fanout = Fanout(self.counts, self._commit, history=outputs.history)
-        self.turns = Turns()
+        self.fanout = Fanout(self.counts, self._commit, history=outputs.history, options=fanout_options)
+        self.turns = Turns(share_seconds=share_seconds)
         self.lag = 0.0
         """Delay of the last tick, in seconds."""
         self._outputs = outputs

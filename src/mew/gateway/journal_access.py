@@ -59,8 +59,9 @@ class _Addressed(msgspec.Struct):
 class StreamAudiences:
     """The recipients of each stream's data in one space. A stream's id and targets never change."""
 
-    def __init__(self) -> None:
-        """Start with an empty cache."""
+    def __init__(self, max_streams: int = MAX_CACHED_STREAMS) -> None:
+        """Start with an empty cache, which is cleared when it has `max_streams`."""
+        self._max_streams = max_streams
         self._known: dict[str, _Audience] = {}
 
     def observe(self, record: Record) -> None:
@@ -79,7 +80,7 @@ class StreamAudiences:
         return audiences[stream_id]
 
     def _keep(self, audiences: dict[str, _Audience]) -> None:
-        if len(self._known) >= MAX_CACHED_STREAMS:
+        if len(self._known) >= self._max_streams:
             self._known = {}
         self._known.update(audiences)
 

@@ -29,9 +29,10 @@ class Turns:
     A turn lasts one event-loop iteration, or longer while work waits (see `ROUNDS`).
     """
 
-    def __init__(self, clock: Callable[[], float] = time.perf_counter) -> None:
+    def __init__(self, clock: Callable[[], float] = time.perf_counter, share_seconds: float = SHARE_SECONDS) -> None:
         """Start with no time used; `clock` returns seconds."""
         self._clock = clock
+        self._share_seconds = share_seconds
         self._taken: dict[str, float] = {}
         self._waiting: dict[str, deque[Step]] = {}
         self._scheduled = False
@@ -39,7 +40,7 @@ class Turns:
 
     def is_over(self, who: str) -> bool:
         """Return whether a participant has used its share of this turn."""
-        return self._taken.get(who, 0.0) >= SHARE_SECONDS
+        return self._taken.get(who, 0.0) >= self._share_seconds
 
     @contextmanager
     def spending(self, who: str) -> Iterator[None]:
@@ -70,7 +71,7 @@ class Turns:
             if not allowed.done():
                 allowed.set_result(None)
                 # The work itself runs after this step, so reserve the whole share for it.
-                self.spend(who, SHARE_SECONDS)
+                self.spend(who, self._share_seconds)
             return False
 
         self.wait(who, step)
@@ -117,9 +118,10 @@ TURN_SECONDS: Final = 0.0005
 class LoopThrottle:
     """Runs a single call immediately, and many concurrent calls in small groups."""
 
-    def __init__(self, clock: Callable[[], float] = perf_counter) -> None:
+    def __init__(self, clock: Callable[[], float] = perf_counter, turn_seconds: float = TURN_SECONDS) -> None:
         """Start with an empty queue; `clock` returns seconds."""
         self._clock = clock
+        self._turn_seconds = turn_seconds
         self._waiting: deque[Callable[[], None]] = deque()
         self._passed = 0
         """Number of calls in this event-loop iteration."""
@@ -137,7 +139,7 @@ class LoopThrottle:
             self._pass(work)
 
     def _is_over(self) -> bool:
-        return self._passed >= JOINS_A_TURN or self._seconds >= TURN_SECONDS
+        return self._passed >= JOINS_A_TURN or self._seconds >= self._turn_seconds
 
     def _pass(self, work: Callable[[], None]) -> None:
         self._passed += 1

@@ -6,12 +6,12 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, Final
 
+from mew.gateway.fanout.delivery import USUAL_SLICES, SliceLimits
 from mew.gateway.fanout.encoding import EncodedMessage, envelope_item, frame_items
-from mew.gateway.fanout.fanout import Fanout
+from mew.gateway.fanout.fanout import Fanout, FanoutOptions
 from mew.gateway.fanout.sinks import Counters
 from mew.protocol import EVERYONE, AllExcept, Audience, OneConnection, Recipients
 
-WRITE_SECONDS: Final = 0.0004
 FLUSH_CALLBACKS: Final = frozenset({"_end_delay", "_flush_soon", "_flush_now"})
 """Callbacks of the fan-out that lead to a flush."""
 
@@ -36,6 +36,8 @@ class VirtualLoop:
 
     def __init__(self) -> None:
         self.now = 100.0
+        self.write_seconds = 0.0004
+        """The duration of a write."""
         self._ready: list[Timer] = []
         self._timers: list[tuple[float, int, Timer]] = []
         self._count = 0
@@ -64,12 +66,16 @@ class VirtualLoop:
         pending = (*self._ready, *(timer for _, _, timer in self._timers))
         return sum(getattr(timer.callback, "__name__", "") in FLUSH_CALLBACKS for timer in pending)
 
+    def step(self) -> None:
+        """Wait for the next timer, if nothing else is ready, and run one iteration."""
+        if not self._ready and self._timers:
+            self.now = max(self.now, self._timers[0][0])
+        self.iterate()
+
     def run_until_idle(self) -> None:
         """Iterate, and wait for timers, until nothing is scheduled."""
         while self._ready or self._timers:
-            if not self._ready:
-                self.now = max(self.now, self._timers[0][0])
-            self.iterate()
+            self.step()
 
 
 @contextmanager
@@ -91,14 +97,14 @@ class Listener:
         self.write_now: Callable[[bytes], None] | None = self._write if direct else None
 
     def _write(self, data: bytes) -> None:
-        self._loop.now += WRITE_SECONDS
+        self._loop.now += self._loop.write_seconds
         while data:
             size = data[1]
             self.received.append(data[2 : 2 + size].decode())
             data = data[2 + size :]
 
     def put(self, items: list[EncodedMessage]) -> int:
-        self._loop.now += WRITE_SECONDS
+        self._loop.now += self._loop.write_seconds
         messages = [message.decode() for item in items for message in item.messages]
         self.received += messages
         return len(messages)
@@ -138,10 +144,11 @@ def connection_of(name: str) -> str:
 class FakeSpace:
     """What the hub does with a fan-out, and a model of what each reader must receive."""
 
-    def __init__(self) -> None:
+    def __init__(self, slice_readers: int = USUAL_SLICES.readers) -> None:
         self.loop = VirtualLoop()
         self.counts = Counters()
-        self.fanout = Fanout(self.counts, self._record, lambda: self.loop.now)
+        options = FanoutOptions(slices=SliceLimits(readers=slice_readers))
+        self.fanout = Fanout(self.counts, self._record, lambda: self.loop.now, options=options)
         self.stuck = False
         self.socket = SendingSocket()
         self.present: dict[str, Presence] = {}

@@ -1,17 +1,16 @@
 """Which reader gets which message of a batch, in which order, and when."""
 
-import asyncio
 import random
 from collections.abc import Callable, Iterator
 
 import pytest
-import uvloop
 
-from mew.gateway.fanout import delivery, fanout
+from mew.gateway.fanout.delivery import SliceLimits
 from mew.gateway.fanout.encoding import EncodedMessage, envelope_item
-from mew.gateway.fanout.fanout import Fanout
+from mew.gateway.fanout.fanout import USUAL_FANOUT, Fanout, FanoutOptions
 from mew.gateway.fanout.sinks import Counters, DroppedFrames, SocketSink
 from mew.protocol import EVERYONE, AllExcept, Audience, OneConnection, Recipients
+from tests.gateway.fanout.fake_space import VirtualLoop, running
 
 
 class Listener:
@@ -45,12 +44,17 @@ def messages_of(wire: bytes) -> list[bytes]:
     return messages
 
 
+def slices_of(readers: int) -> FanoutOptions:
+    """Options for slices with this number of readers."""
+    return FanoutOptions(slices=SliceLimits(readers=readers))
+
+
 class Stage:
     """A fan-out with some readers, on an event loop that the test runs step by step."""
 
-    def __init__(self, *names: str, through: bool = True) -> None:
+    def __init__(self, *names: str, through: bool = True, options: FanoutOptions = USUAL_FANOUT) -> None:
         self.counts = Counters()
-        self.fanout = Fanout(self.counts, lambda: True)
+        self.fanout = Fanout(self.counts, lambda: True, options=options)
         self.listeners: dict[str, Listener] = {}
         for name in names:
             self.join(name, through=through)
@@ -74,30 +78,27 @@ class Stage:
 
 
 @pytest.fixture(autouse=True)
-def loop() -> Iterator[asyncio.AbstractEventLoop]:
-    """The event loop of the fan-out. It runs only when a test calls `turn`."""
-    loop = uvloop.new_event_loop()
-    asyncio._set_running_loop(loop)
-    yield loop
-    asyncio._set_running_loop(None)
-    loop.close()
+def loop() -> Iterator[VirtualLoop]:
+    """The event loop of the fan-out, in virtual time. It runs only when a test calls `turn`."""
+    loop = VirtualLoop()
+    with running(loop):
+        yield loop
 
 
-def turn(loop: asyncio.AbstractEventLoop, seconds: float = 0.0) -> None:
-    """Run the callbacks and timers that are due."""
-    asyncio._set_running_loop(None)
-    loop.run_until_complete(asyncio.sleep(seconds))
-    asyncio._set_running_loop(loop)
+def turn(loop: VirtualLoop) -> None:
+    """Run what is due now: the next iterations, without waiting for a timer."""
+    for _ in range(3):
+        loop.iterate()
 
 
-def turn_until(loop: asyncio.AbstractEventLoop, happened: Callable[[], object]) -> None:
-    """Run the loop until something has happened, and once more for its consequences."""
+def turn_until(loop: VirtualLoop, happened: Callable[[], object]) -> None:
+    """Run the loop until something has happened, and what is due then."""
     while not happened():
-        turn(loop, 0.01)
-    turn(loop, 0.01)
+        loop.step()
+    turn(loop)
 
 
-def test_a_batch_is_one_write_per_reader(loop: asyncio.AbstractEventLoop) -> None:
+def test_a_batch_is_one_write_per_reader(loop: VirtualLoop) -> None:
     stage = Stage("alice", "bob")
     for text in "abc":
         stage.put(text)
@@ -108,27 +109,23 @@ def test_a_batch_is_one_write_per_reader(loop: asyncio.AbstractEventLoop) -> Non
     assert (stage.counts.deliveries, stage.counts.delivered_bytes) == (6, 18)
 
 
-def test_a_sink_that_fails_does_not_delay_the_other_readers(
-    loop: asyncio.AbstractEventLoop, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_sink_that_fails_does_not_delay_the_other_readers(loop: VirtualLoop, monkeypatch: pytest.MonkeyPatch) -> None:
     stage = Stage("alice", "bob", "carol", through=False)
-    loop.set_exception_handler(lambda _loop, _context: None)
 
     def fail(_items: list[EncodedMessage]) -> int:
-        raise OSError("no room")
+        raise OSError("no space left")
 
     monkeypatch.setattr(stage.listeners["bob"], "put", fail)
     for text in "ab":
         stage.put(text)
-        turn(loop)
+        with pytest.raises(OSError, match="no space left"):
+            turn(loop)
         turn(loop)
     assert stage.received() == {"alice": ["a", "b"], "bob": [], "carol": ["a", "b"]}
 
 
 @pytest.mark.parametrize("through", [True, False])
-def test_each_reader_gets_the_messages_for_it_in_the_common_order(
-    loop: asyncio.AbstractEventLoop, through: bool
-) -> None:
+def test_each_reader_gets_the_messages_for_it_in_the_common_order(loop: VirtualLoop, through: bool) -> None:
     stage = Stage("alice", "bob", "carol", through=through)
     stage.observe("looker")
     stage.put("1")
@@ -149,9 +146,7 @@ def test_each_reader_gets_the_messages_for_it_in_the_common_order(
 
 
 @pytest.mark.parametrize("through", [True, False])
-def test_a_reader_that_joins_within_a_batch_gets_only_later_messages(
-    loop: asyncio.AbstractEventLoop, through: bool
-) -> None:
+def test_a_reader_that_joins_within_a_batch_gets_only_later_messages(loop: VirtualLoop, through: bool) -> None:
     stage = Stage("alice")
     stage.put("before")
     stage.join("bob", through=through)
@@ -162,7 +157,7 @@ def test_a_reader_that_joins_within_a_batch_gets_only_later_messages(
     assert stage.received() == {"alice": ["before", "bob came", "after"], "bob": ["welcome", "after"]}
 
 
-def test_nothing_is_written_to_a_reader_without_a_message(loop: asyncio.AbstractEventLoop) -> None:
+def test_nothing_is_written_to_a_reader_without_a_message(loop: VirtualLoop) -> None:
     stage = Stage("alice", "bob", "carol")
     stage.put("for bob", Recipients(("bob",)))
     turn(loop)
@@ -172,7 +167,7 @@ def test_nothing_is_written_to_a_reader_without_a_message(loop: asyncio.Abstract
 
 
 def test_a_connection_that_is_not_admitted_gets_only_messages_for_this_connection(
-    loop: asyncio.AbstractEventLoop,
+    loop: VirtualLoop,
 ) -> None:
     stage = Stage("alice")
     stage.listeners["stranger"] = Listener()
@@ -183,7 +178,7 @@ def test_a_connection_that_is_not_admitted_gets_only_messages_for_this_connectio
     assert stage.received() == {"alice": ["for all"], "stranger": ["go away"]}
 
 
-def test_a_removed_reader_gets_the_earlier_messages_first_and_no_later_ones(loop: asyncio.AbstractEventLoop) -> None:
+def test_a_removed_reader_gets_the_earlier_messages_first_and_no_later_ones(loop: VirtualLoop) -> None:
     stage = Stage("alice", "bob")
     stage.put("one")
     stage.put("kicked", AllExcept("alice"))
@@ -215,11 +210,8 @@ def disconnected(stage: Stage, name: str) -> SocketSink:
 
 
 @pytest.mark.parametrize("sent", [False, True], ids=["in the batch", "in flight"])
-def test_a_disconnected_reader_has_lost_the_frames_and_no_envelopes(
-    loop: asyncio.AbstractEventLoop, monkeypatch: pytest.MonkeyPatch, sent: bool
-) -> None:
-    monkeypatch.setattr(delivery, "SLICE", 1)
-    stage = Stage("alice", "bob")
+def test_a_disconnected_reader_has_lost_the_frames_and_no_envelopes(loop: VirtualLoop, sent: bool) -> None:
+    stage = Stage("alice", "bob", options=slices_of(1))
     stage.fanout.enqueue(EVERYONE, EncodedMessage(b"", (b"#s#0",), stream_id="s", first=1))
     outlet = disconnected(stage, "carol")
     stage.put("said", AllExcept("alice"))
@@ -241,7 +233,7 @@ def test_a_disconnected_reader_has_lost_the_frames_and_no_envelopes(
     assert outlet.losses == {"s": DroppedFrames(first=2, last=3, dropped=2)}
 
 
-def test_a_disconnected_reader_loses_frames_when_the_batch_is_delivered(loop: asyncio.AbstractEventLoop) -> None:
+def test_a_disconnected_reader_loses_frames_when_the_batch_is_delivered(loop: VirtualLoop) -> None:
     stage = Stage("alice")
     outlet = disconnected(stage, "carol")
     stage.put("said", AllExcept("alice"))
@@ -251,7 +243,7 @@ def test_a_disconnected_reader_loses_frames_when_the_batch_is_delivered(loop: as
     assert stage.counts.deliveries == 1
 
 
-def test_a_disconnected_reader_is_removed_without_a_write_to_the_journal(loop: asyncio.AbstractEventLoop) -> None:
+def test_a_disconnected_reader_is_removed_without_a_write_to_the_journal(loop: VirtualLoop) -> None:
     """When two thousand disconnect together, each would cause a write."""
     stage, attempts = Stage("alice"), list[None]()
 
@@ -269,13 +261,10 @@ def test_a_disconnected_reader_is_removed_without_a_write_to_the_journal(loop: a
 
 
 @pytest.mark.parametrize("size", [1, 3, 1000])
-def test_with_random_audiences_each_reader_gets_its_messages_in_order(
-    loop: asyncio.AbstractEventLoop, monkeypatch: pytest.MonkeyPatch, size: int
-) -> None:
-    monkeypatch.setattr(delivery, "SLICE", size)
+def test_with_random_audiences_each_reader_gets_its_messages_in_order(loop: VirtualLoop, size: int) -> None:
     for seed in range(150):
         chance = random.Random(seed)
-        stage = Stage()
+        stage = Stage(options=slices_of(size))
         expected: dict[str, list[str]] = {}
         present: list[str] = []
         for number in range(chance.randint(1, 60)):
@@ -315,11 +304,8 @@ def test_with_random_audiences_each_reader_gets_its_messages_in_order(
 
 
 @pytest.mark.parametrize("audience", [EVERYONE, AllExcept("p7")])
-def test_a_large_audience_is_served_in_slices_and_keeps_the_order(
-    loop: asyncio.AbstractEventLoop, monkeypatch: pytest.MonkeyPatch, audience: Audience
-) -> None:
-    monkeypatch.setattr(delivery, "SLICE", 2)
-    stage = Stage(*(f"p{number}" for number in range(35)))
+def test_a_large_audience_is_served_in_slices_and_keeps_the_order(loop: VirtualLoop, audience: Audience) -> None:
+    stage = Stage(*(f"p{number}" for number in range(35)), options=slices_of(2))
     stage.put("one", audience)
     counts: list[int] = []
     while not counts or counts[-1] < 34:
@@ -336,11 +322,8 @@ def test_a_large_audience_is_served_in_slices_and_keeps_the_order(
     assert all(messages == ["one", "two"] for messages in received.values())
 
 
-def test_a_small_audience_is_served_before_a_large_one_and_keeps_its_order(
-    loop: asyncio.AbstractEventLoop, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(delivery, "SLICE", 1)
-    stage = Stage(*(f"p{number}" for number in range(40)))
+def test_a_small_audience_is_served_before_a_large_one_and_keeps_its_order(loop: VirtualLoop) -> None:
+    stage = Stage(*(f"p{number}" for number in range(40)), options=slices_of(1))
     stage.put("for the crowd")
     turn(loop)
     stage.put("behind it")
@@ -357,11 +340,8 @@ def test_a_small_audience_is_served_before_a_large_one_and_keeps_its_order(
     assert all(messages == ["for the crowd", "behind it"] for messages in received.values())
 
 
-def test_within_a_batch_recipients_of_their_own_messages_are_served_first(
-    loop: asyncio.AbstractEventLoop, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(delivery, "SLICE", 1)
-    stage = Stage(*(f"p{number}" for number in range(40)))
+def test_within_a_batch_recipients_of_their_own_messages_are_served_first(loop: VirtualLoop) -> None:
+    stage = Stage(*(f"p{number}" for number in range(40)), options=slices_of(1))
     stage.put("for the crowd")
     stage.put("for one", Recipients(("p0",)))
     turn(loop)
@@ -370,11 +350,8 @@ def test_within_a_batch_recipients_of_their_own_messages_are_served_first(
     assert sum(messages == [] for messages in received.values()) > 20
 
 
-def test_an_explicit_flush_completes_the_slices_immediately(
-    loop: asyncio.AbstractEventLoop, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(delivery, "SLICE", 1)
-    stage = Stage("alice", "bob", "carol")
+def test_an_explicit_flush_completes_the_slices_immediately(loop: VirtualLoop) -> None:
+    stage = Stage("alice", "bob", "carol", options=slices_of(1))
     stage.put("one")
 
     def ask() -> None:
@@ -388,11 +365,8 @@ def test_an_explicit_flush_completes_the_slices_immediately(
     assert stage.counts.deliveries == 6
 
 
-def test_a_reader_that_leaves_between_two_slices_gets_its_messages(
-    loop: asyncio.AbstractEventLoop, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(delivery, "SLICE", 1)
-    stage = Stage("alice", "bob", "carol")
+def test_a_reader_that_leaves_between_two_slices_gets_its_messages(loop: VirtualLoop) -> None:
+    stage = Stage("alice", "bob", "carol", options=slices_of(1))
     stage.put("one")
 
     def leave() -> None:
@@ -401,7 +375,7 @@ def test_a_reader_that_leaves_between_two_slices_gets_its_messages(
         stage.fanout.unbind("ws-carol")
 
     loop.call_soon(leave)
-    turn(loop, 0.01)
+    loop.run_until_idle()
     assert stage.received() == {"alice": ["one", "two"], "bob": ["one", "two"], "carol": ["one", "two"]}
 
 
@@ -426,35 +400,25 @@ class Sender:
 class Busy(Stage):
     """A fan-out under load: each write takes a millisecond, so it cannot flush every message separately."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, loop: VirtualLoop, options: FanoutOptions = USUAL_FANOUT) -> None:
         super().__init__()
-        self.now = 100.0
-        self.fanout = Fanout(self.counts, lambda: True, lambda: self.now)
+        self._loop = loop
+        self.fanout = Fanout(self.counts, lambda: True, lambda: loop.now, options=options)
         self.join("alice")
         listener = self.listeners["alice"]
         listener.write_now = self._slow_write
         for _ in range(50):
             self.put("load")
             self.fanout.flush()
-        turn(loop, 0.005)
+        turn(loop)
         listener.received.clear()
 
     def _slow_write(self, data: bytes) -> None:
-        self.now += 0.001
+        self._loop.now += 0.001
         self.listeners["alice"]._write(data)
 
 
-def delay_for_long(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Make the delays long: the timers are real, and a test has to check the state before they end."""
-    monkeypatch.setattr(fanout, "MAX_DELAY_SECONDS", 0.5)
-    monkeypatch.setattr(fanout, "MAX_LOW_PRIORITY_DELAY_SECONDS", 0.5)
-    monkeypatch.setattr(fanout, "DELAY_FLUSHES", 500)
-
-
-def test_under_load_senders_wait_for_the_next_flush_and_are_read_once_more_before_it(
-    loop: asyncio.AbstractEventLoop, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    delay_for_long(monkeypatch)
+def test_under_load_senders_wait_for_the_next_flush_and_are_read_once_more_before_it(loop: VirtualLoop) -> None:
     stage, sender = Busy(loop), Sender()
     stage.put("early")
     turn(loop)
@@ -471,9 +435,9 @@ def test_under_load_senders_wait_for_the_next_flush_and_are_read_once_more_befor
     assert stage.fanout.deferral is None
 
 
-def test_without_load_no_message_waits(loop: asyncio.AbstractEventLoop) -> None:
+def test_without_load_no_message_waits(loop: VirtualLoop) -> None:
     stage = Busy(loop)
-    stage.now += 1
+    loop.now += 1
     stage.put("after a pause")
     turn(loop)
     assert stage.listeners["alice"].received == [b"after a pause"]
@@ -482,7 +446,7 @@ def test_without_load_no_message_waits(loop: asyncio.AbstractEventLoop) -> None:
     assert stage.listeners["alice"].received == [b"after a pause", b"and immediately again"]
 
 
-def test_a_low_priority_message_does_not_defer_reads(loop: asyncio.AbstractEventLoop) -> None:
+def test_a_low_priority_message_does_not_defer_reads(loop: VirtualLoop) -> None:
     stage = Busy(loop)
     stage.fanout.enqueue(EVERYONE, envelope_item(b"bob came"), low_priority=True)
     assert stage.fanout.deferral is None
@@ -490,10 +454,7 @@ def test_a_low_priority_message_does_not_defer_reads(loop: asyncio.AbstractEvent
     assert stage.listeners["alice"].received == [b"bob came"]
 
 
-def test_a_message_for_one_reader_does_not_wait_for_low_priority_messages(
-    loop: asyncio.AbstractEventLoop, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    delay_for_long(monkeypatch)
+def test_a_message_for_one_reader_does_not_wait_for_low_priority_messages(loop: VirtualLoop) -> None:
     stage = Busy(loop)
     stage.join("bob")
     stage.fanout.enqueue(EVERYONE, envelope_item(b"carol came"), low_priority=True)
@@ -504,10 +465,7 @@ def test_a_message_for_one_reader_does_not_wait_for_low_priority_messages(
     assert stage.received() == {"alice": ["carol came"], "bob": ["carol came", "urgent"]}
 
 
-def test_a_reader_that_joins_with_many_others_gets_its_welcome_first(
-    loop: asyncio.AbstractEventLoop, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    delay_for_long(monkeypatch)
+def test_a_reader_that_joins_with_many_others_gets_its_welcome_first(loop: VirtualLoop) -> None:
     stage = Busy(loop)
     for name in ("bob", "carol"):
         stage.join(name)
@@ -523,13 +481,9 @@ def test_a_reader_that_joins_with_many_others_gets_its_welcome_first(
     }
 
 
-def test_low_priority_messages_do_not_follow_the_previous_flush_immediately(
-    loop: asyncio.AbstractEventLoop, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_low_priority_messages_do_not_follow_the_previous_flush_immediately(loop: VirtualLoop) -> None:
     """Otherwise, with many joins and slow flushes, each join would be a write to each reader."""
-    delay_for_long(monkeypatch)
-    monkeypatch.setattr(delivery, "SLICE", 1)
-    stage = Busy(loop)
+    stage = Busy(loop, slices_of(1))
     stage.join("bob")
     alice, bob = stage.listeners["alice"].received, stage.listeners["bob"]
 
@@ -548,7 +502,7 @@ def test_low_priority_messages_do_not_follow_the_previous_flush_immediately(
     assert stage.received() == {"alice": ["first", "behind it"], "bob": ["first", "behind it"]}
 
 
-def test_low_priority_messages_are_sent_with_the_next_normal_message(loop: asyncio.AbstractEventLoop) -> None:
+def test_low_priority_messages_are_sent_with_the_next_normal_message(loop: VirtualLoop) -> None:
     stage = Busy(loop)
     stage.fanout.enqueue(EVERYONE, envelope_item(b"bob came"), low_priority=True)
     stage.put("urgent")

@@ -2,14 +2,14 @@
 
 import pytest
 
-from mew.gateway.fanout.fanout import MAX_DELAY_SECONDS, MAX_LOW_PRIORITY_DELAY_SECONDS, WINDOW_SECONDS, FlushPacer
+from mew.gateway.fanout.fanout import USUAL_FANOUT, FlushPacer
 
 
 def busy(flush_seconds: float, *, a_second: float = 10_000) -> tuple[FlushPacer, float]:
     """A pacer after a window of flushes of this duration, and the time at its end."""
     pace, now = FlushPacer(), 100.0
     pace.flushed(now, flush_seconds, 0)
-    while now < 100 + 2 * WINDOW_SECONDS:
+    while now < 100 + 2 * USUAL_FANOUT.window_seconds:
         now += 0.01
         pace.flushed(now, flush_seconds, round(a_second / 100))
     return pace, now
@@ -35,14 +35,14 @@ def test_the_delay_is_eight_times_the_duration_of_the_last_flush() -> None:
 
 def test_the_delay_is_at_most_two_milliseconds() -> None:
     pace, now = busy(0.01)
-    assert pace.delay(now) == pytest.approx(MAX_DELAY_SECONDS)
+    assert pace.delay(now) == pytest.approx(USUAL_FANOUT.max_delay_seconds)
 
 
 def test_low_priority_messages_are_delayed_for_longer() -> None:
     pace, now = busy(0.01)
     assert pace.delay(now, low_priority=True) == pytest.approx(0.08)
     pace, now = busy(1.0)
-    assert pace.delay(now, low_priority=True) == pytest.approx(MAX_LOW_PRIORITY_DELAY_SECONDS)
+    assert pace.delay(now, low_priority=True) == pytest.approx(USUAL_FANOUT.max_low_priority_delay_seconds)
 
 
 def test_the_time_since_the_last_flush_counts() -> None:

@@ -4,17 +4,17 @@ from collections.abc import Iterator
 
 import pytest
 
-from mew.gateway.fanout import delivery
-from mew.gateway.fanout.fanout import MAX_DELAY_SECONDS
+from mew.gateway.fanout.delivery import SliceLimits
+from mew.gateway.fanout.fanout import USUAL_FANOUT, FanoutOptions
 from mew.protocol import EVERYONE
-from tests.gateway.fanout import fake_space
 from tests.gateway.fanout.fake_space import FakeSpace, running
 
 READERS = ("p0", "p1", "p2", "p3")
+ONE_READER_PER_SLICE = FanoutOptions(slices=SliceLimits(readers=1))
 
 
 @pytest.fixture
-def space(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeSpace]:
+def space() -> Iterator[FakeSpace]:
     """A space with four readers. The test advances its time."""
     space = FakeSpace()
     with running(space.loop):
@@ -37,8 +37,8 @@ def defers_reads(space: FakeSpace) -> bool:
     return space.fanout.deferral is not None
 
 
-def test_sockets_that_keep_sending_get_two_flushes_per_delay(space: FakeSpace, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fake_space, "WRITE_SECONDS", 0.00005)
+def test_sockets_that_keep_sending_get_two_flushes_per_delay(space: FakeSpace) -> None:
+    space.loop.write_seconds = 0.00005
     space.load()
     gaps: list[float] = []
     counts, last_end = received(space), 0.0
@@ -57,26 +57,24 @@ def test_sockets_that_keep_sending_get_two_flushes_per_delay(space: FakeSpace, m
     assert is_long in ([True, False] * 5, [False, True] * 5)
 
 
-def test_sockets_pause_while_slices_of_the_batch_before_are_sent(
-    space: FakeSpace, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_sockets_pause_while_slices_of_the_batch_before_are_sent(space: FakeSpace) -> None:
     space.load()
-    space.loop.now += MAX_DELAY_SECONDS
+    space.loop.now += USUAL_FANOUT.max_delay_seconds
     send_frames(space)
     space.loop.iterate()
     assert not defers_reads(space)
-    monkeypatch.setattr(delivery, "SLICE", 1)
+    space.fanout.options = ONE_READER_PER_SLICE
     send_frames(space)
     space.loop.iterate()
     assert received(space) == [51, 51, 51, 52]
     assert defers_reads(space)
-    space.loop.now += MAX_DELAY_SECONDS
+    space.loop.now += USUAL_FANOUT.max_delay_seconds
     space.loop.run_until_idle()
     assert received(space) == [52, 52, 52, 52]
 
 
-def test_a_planned_flush_does_not_wait_for_slices(space: FakeSpace, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(delivery, "SLICE", 1)
+def test_a_planned_flush_does_not_wait_for_slices(space: FakeSpace) -> None:
+    space.fanout.options = ONE_READER_PER_SLICE
     send_frames(space)
     space.loop.iterate()
     assert received(space) == [0, 0, 0, 1]
@@ -88,8 +86,8 @@ def test_a_planned_flush_does_not_wait_for_slices(space: FakeSpace, monkeypatch:
     assert received(space) == [2, 2, 2, 2]
 
 
-def test_a_sink_that_fails_does_not_stop_a_planned_flush(space: FakeSpace, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(delivery, "SLICE", 1)
+def test_a_sink_that_fails_does_not_stop_a_planned_flush(space: FakeSpace) -> None:
+    space.fanout.options = ONE_READER_PER_SLICE
     send_frames(space)
     space.loop.iterate()
     send_frames(space)

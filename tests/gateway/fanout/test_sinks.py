@@ -125,10 +125,10 @@ def test_messages_after_the_queue_has_drained_are_written_directly() -> None:
     assert stage.wire.sent == [frame(1).wire, frame(2).wire]
 
 
-def test_the_queue_drains_only_until_the_socket_is_full_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sinks, "BATCH_BYTES", 1)
+def test_the_queue_drains_only_until_the_socket_is_full_again() -> None:
     stage = Stage()
-    items = [frame(1), envelope("a"), frame(2), envelope("b")]
+    large = sinks.BATCH_BYTES  # each item is a write
+    items = [frame(1, size=large), envelope("a" * large), frame(2, size=large), envelope("b" * large)]
     stage.outlet.pause()
     stage.put(*items)
     stage.wire.room = 2
@@ -373,11 +373,11 @@ def test_a_mailbox_numbers_its_messages_and_counts_dropped_ones() -> None:
     assert box.since(9) == ([], 4, 0)
 
 
-def test_a_mailbox_has_a_maximum_number_of_messages(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sinks, "MAILBOX_MESSAGES", 2)
+def test_a_mailbox_has_a_maximum_number_of_messages() -> None:
     box = HttpMailbox(most_bytes=PLENTY, first=5)
-    box.put([envelope(text) for text in "abc"])
-    assert box.since(5) == ([b"b", b"c"], 8, 1)
+    texts = [str(number) for number in range(sinks.MAILBOX_MESSAGES + 1)]
+    box.put([envelope(text) for text in texts])
+    assert box.since(5) == ([text.encode() for text in texts[1:]], 5 + len(texts), 1)
 
 
 def test_a_closed_mailbox_can_still_be_read() -> None:

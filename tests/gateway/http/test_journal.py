@@ -16,7 +16,8 @@ import schemathesis
 from schemathesis import Case
 from schemathesis.specs.openapi.checks import ignored_auth
 
-from mew.gateway.http import journal as http_journal
+from mew.gateway.gateway import GatewayOptions, JournalApiOptions
+from mew.gateway.http.journal import STEP_BYTES
 from mew.gateway.http.openapi import document
 from mew.gateway.http.openapi_examples import EVENT, EXAMPLE_PAGE
 from mew.journal import JournalSettings
@@ -33,6 +34,7 @@ SPACE = {"space_id": "demo"}
 JOURNAL = JournalSettings()
 PATH = "/spaces/demo/journal"
 OBSERVER = "onlooker"
+FEW_LIVE_READERS = 3
 
 
 class Story(msgspec.Struct, frozen=True):
@@ -56,6 +58,17 @@ def story(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Story]:
         with connecting() as clients:
             played = play(gateway, clients)
         yield played
+
+
+@pytest.fixture(scope="module")
+def limited(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+    """A gateway with small limits and short times for readers of the journal."""
+    readers = JournalApiOptions(
+        page_bytes=1500, live_readers=FEW_LIVE_READERS, heartbeat_seconds=0.1, slow_seconds=0.05
+    )
+    work = GatewayOptions(journal_api=readers)
+    with running(tmp_path_factory.mktemp("limited"), SPACE, journal=JOURNAL, work=work) as started:
+        yield started
 
 
 @pytest.fixture
@@ -171,17 +184,14 @@ def test_control_omits_frames_and_stream_data(story: Story, clients: Clients) ->
     assert len(everything) >= len(control) + 9
 
 
-def test_a_page_has_a_maximum_size_in_bytes(
-    gateway: Running, clients: Clients, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    alice = clients.joined(gateway)
-    start = written(gateway) + 1
+def test_a_page_has_a_maximum_size_in_bytes(limited: Running, clients: Clients) -> None:
+    alice = clients.joined(limited)
+    start = written(limited) + 1
     for n in range(4):
         alice.say(kind="chat", payload={"text": str(n) * 1000})
         alice.envelope("chat")
-    assert written(gateway) == start + 3
-    monkeypatch.setattr(http_journal, "PAGE_BYTES", 1500)
-    body = page(clients, gateway, from_=start)
+    assert written(limited) == start + 3
+    body = page(clients, limited, from_=start)
     assert [len(body["records"]), body["next"]] == [2, start + 2]
 
 
@@ -487,11 +497,8 @@ def test_the_live_stream_withholds_the_same_as_a_page(story: Story, clients: Cli
     assert [event.data for event in events if event.id <= story.last] == records
 
 
-def test_a_heartbeat_comes_while_there_are_no_records(
-    gateway: Running, clients: Clients, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(http_journal, "HEARTBEAT_SECONDS", 0.1)
-    following = follow(clients, gateway, from_=10**17)
+def test_a_heartbeat_comes_while_there_are_no_records(limited: Running, clients: Clients) -> None:
+    following = follow(clients, limited, from_=10**17)
     assert [following.next(), following.next(), following.ended] == [None, None, False]
 
 
@@ -519,22 +526,19 @@ def test_a_removed_participant_sees_no_later_records(gateway: Running, clients: 
     assert (answer.status, answer.json["error"]) == (403, "unauthorized")
 
 
-def test_the_gateway_does_not_buffer_the_journal_for_a_slow_client(
-    gateway: Running, clients: Clients, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(http_journal, "SLOW_SECONDS", 0.05)
-    alice = clients.joined(gateway)
+def test_the_gateway_does_not_buffer_the_journal_for_a_slow_client(limited: Running, clients: Clients) -> None:
+    alice = clients.joined(limited)
     stream = alice.open_stream()
-    start, token = written(gateway) + 1, token_of(gateway, "alice")
-    following = Following(clients.raw(gateway, buffer=8192), f"{PATH}?from={start}", token)
+    start, token = written(limited) + 1, token_of(limited, "alice")
+    following = Following(clients.raw(limited, buffer=8192), f"{PATH}?from={start}", token)
     size, count = 30_000, 400
     for n in range(count):
         alice.send(frame(BINARY, stream + b"%05d" % n + b"x" * size))
         alice.echo()
-    last = written(gateway)
-    waiting = gateway.until(lambda _: waits_for(gateway, following))
-    assert waiting < 4 * http_journal.STEP_BYTES < size * count / 10
-    gateway.until(lambda _: not being_read(gateway))
+    last = written(limited)
+    waiting = limited.until(lambda _: waits_for(limited, following))
+    assert waiting < 4 * STEP_BYTES < size * count / 10
+    limited.until(lambda _: not being_read(limited))
     events = following.until(last)
     assert [event.id for event in events] == list(range(start, last + 1))
     numbers = [int(base64.b64decode(event.data["payload_base64"])[:5]) for event in events]
@@ -562,24 +566,21 @@ def being_read(gateway: Running) -> list[str]:
     return paths
 
 
-def test_the_number_of_live_readers_is_limited_and_a_disconnect_makes_room(
-    gateway: Running, clients: Clients, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(http_journal, "LIVE_READERS", 1)
-    token = token_of(gateway, "alice")
+def test_the_number_of_live_readers_is_limited_and_a_disconnect_makes_room(limited: Running, clients: Clients) -> None:
+    token = token_of(limited, "alice")
 
     def admitted() -> Raw:
         """Retry: the gateway may not have noticed yet that an earlier reader has disconnected."""
         deadline = time.monotonic() + PATIENCE
-        while ask(client := clients.raw(gateway), "GET", PATH, token, **LIVE).status != 200:
+        while ask(client := clients.raw(limited), "GET", PATH, token, **LIVE).status != 200:
             assert time.monotonic() < deadline
         return client
 
-    first = admitted()
-    refused = ask(clients.raw(gateway), "GET", PATH, token, **LIVE)
+    readers = [admitted() for _ in range(FEW_LIVE_READERS)]
+    refused = ask(clients.raw(limited), "GET", PATH, token, **LIVE)
     assert (refused.status, refused.json["error"]) == (429, "quota_exceeded")
-    first.close()
-    assert admitted() is not first
+    readers[0].close()
+    assert admitted() not in readers
 
 
 def test_a_head_request_for_the_live_stream_ends_immediately(gateway: Running, clients: Clients) -> None:

@@ -208,22 +208,29 @@ def messages_for(
     return part
 
 
-SLICE: Final = 250
-"""Maximum number of readers per slice, about two milliseconds of work. Other work runs between slices."""
-SLICE_BYTES: Final = 4 * 2**20
-"""Maximum bytes per slice: with large messages, a slice serves fewer readers."""
-SLICE_SECONDS: Final = 0.0005
-"""Maximum duration of a slice when readers get different parts and the writes are slow."""
+class SliceLimits(msgspec.Struct, frozen=True):
+    """The limits of one slice of a delivery. Other work runs between slices."""
+
+    readers: int = 250
+    """Maximum number of readers, about two milliseconds of work."""
+    size: int = 4 * 2**20
+    """Maximum bytes: with large messages, a slice serves fewer readers."""
+    seconds: float = 0.0005
+    """Maximum duration when readers get different parts and the writes are slow."""
+
+
+USUAL_SLICES: Final = SliceLimits()
 
 
 class BatchDelivery:
     """One batch being delivered, and the readers not served yet."""
 
-    __slots__ = ("_batch", "_items", "_joined", "_readers", "_shares", "_starts", "_waiting", "messages")
+    __slots__ = ("_batch", "_items", "_joined", "_limits", "_readers", "_shares", "_starts", "_waiting", "messages")
 
-    def __init__(self, batch: Batch, readers: ReaderRegistry) -> None:
+    def __init__(self, batch: Batch, readers: ReaderRegistry, limits: SliceLimits = USUAL_SLICES) -> None:
         """Prepare the bytes of the batch; `slice` sends them."""
         self._batch = batch
+        self._limits = limits
         self._readers = readers
         self._items = [item for _, item in batch.items]
         self.messages = sum([len(item.messages) for item in self._items])
@@ -244,8 +251,9 @@ class BatchDelivery:
             self._slice_of_all(counts)
         else:
             served = size = 0
-            until = perf_counter() + SLICE_SECONDS
-            while self._waiting and served < SLICE and size < SLICE_BYTES:
+            limits = self._limits
+            until = perf_counter() + limits.seconds
+            while self._waiting and served < limits.readers and size < limits.size:
                 size += self._give(*self._waiting.popitem(), counts)
                 served += 1
                 if perf_counter() >= until:
@@ -254,9 +262,9 @@ class BatchDelivery:
 
     def _slice_of_all(self, counts: Counters) -> None:
         """Serve a slice in the common case: all readers get the same bytes."""
-        waiting, joined = self._waiting, self._joined
+        waiting, joined, limits = self._waiting, self._joined, self._limits
         written = put = 0
-        for _ in range(min(len(waiting), SLICE, 1 + SLICE_BYTES // len(joined))):
+        for _ in range(min(len(waiting), limits.readers, 1 + limits.size // len(joined))):
             sink = waiting.popitem()[1]
             if sink.write_now is not None:
                 sink.write_now(joined)

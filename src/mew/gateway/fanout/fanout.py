@@ -14,7 +14,15 @@ from typing import TYPE_CHECKING, Final, Protocol, TypeAlias
 
 import msgspec
 
-from mew.gateway.fanout.delivery import Batch, BatchDelivery, ReaderRegistry, messages_for, transport_of
+from mew.gateway.fanout.delivery import (
+    USUAL_SLICES,
+    Batch,
+    BatchDelivery,
+    ReaderRegistry,
+    SliceLimits,
+    messages_for,
+    transport_of,
+)
 from mew.gateway.fanout.encoding import EncodedMessage
 from mew.gateway.fanout.sinks import Counters, Sink, SocketSink
 from mew.protocol import AllExcept, Audience, Everyone, OneConnection, Recipients
@@ -23,21 +31,32 @@ if TYPE_CHECKING:
     from mew.gateway.history_log import EnvelopeHistory
 
 
-WINDOW_SECONDS: Final = 0.02
-BUSY: Final = 0.5
-"""Flushes are delayed if flushing each message separately would take more than this fraction of the time."""
-MAX_DELAY_SECONDS: Final = 0.002
-MAX_LOW_PRIORITY_DELAY_SECONDS: Final = 0.1
-"""Longest delay for low-priority messages that no client waits for, such as many joins and leaves."""
-DELAY_FLUSHES: Final = 8
-"""A flush is delayed by the duration of this many flushes."""
+class FanoutOptions(msgspec.Struct, frozen=True):
+    """When a fan-out delays flushes, and how it divides deliveries."""
+
+    window_seconds: float = 0.02
+    """The load is measured over this time."""
+    busy: float = 0.5
+    """Flushes are delayed if flushing each message separately would take more than this fraction of the time."""
+    delay_flushes: int = 8
+    """A flush is delayed by the duration of this many flushes."""
+    max_delay_seconds: float = 0.002
+    max_low_priority_delay_seconds: float = 0.1
+    """Longest delay for low-priority messages that no client waits for, such as many joins and leaves."""
+    small_audience: int = 50
+    """Audiences up to this size are served before a large audience, not after it."""
+    slices: SliceLimits = USUAL_SLICES
+
+
+USUAL_FANOUT: Final = FanoutOptions()
 
 
 class FlushPacer:
     """Measures flushes and computes how long to delay the next one."""
 
-    def __init__(self) -> None:
+    def __init__(self, options: FanoutOptions = USUAL_FANOUT) -> None:
         """Start idle."""
+        self._options = options
         self._since = 0.0
         self._messages = 0
         self._flushes = 0
@@ -53,20 +72,17 @@ class FlushPacer:
         self._flushes += 1
         self._seconds += seconds
         window = now - self._since
-        if window >= WINDOW_SECONDS:
-            self._busy = self._messages / window * self._seconds / self._flushes > BUSY
+        if window >= self._options.window_seconds:
+            self._busy = self._messages / window * self._seconds / self._flushes > self._options.busy
             self._since, self._messages, self._flushes, self._seconds = now, 0, 0, 0.0
 
     def delay(self, now: float, *, low_priority: bool = False) -> float:
         """Return the seconds to wait before the next flush; zero or negative means flush immediately."""
         if not self._busy:
             return 0.0
-        longest = MAX_LOW_PRIORITY_DELAY_SECONDS if low_priority else MAX_DELAY_SECONDS
-        return self._last_end + min(longest, DELAY_FLUSHES * self._last_seconds) - now
-
-
-SMALL_AUDIENCE: Final = 50
-"""Audiences up to this size are served before a large audience, not after it."""
+        options = self._options
+        longest = options.max_low_priority_delay_seconds if low_priority else options.max_delay_seconds
+        return self._last_end + min(longest, options.delay_flushes * self._last_seconds) - now
 
 
 class PausableSocket(Protocol):
@@ -150,7 +166,18 @@ _BLOCKED: Final = Blocked()
 class Fanout:
     """The connections of a space, the batch that collects messages for them, and the state of its flush."""
 
-    __slots__ = ("_ahead", "_batch", "_before_flush", "_clock", "_counts", "_pacer", "_readers", "_state", "history")
+    __slots__ = (
+        "_ahead",
+        "_batch",
+        "_before_flush",
+        "_clock",
+        "_counts",
+        "_pacer",
+        "_readers",
+        "_state",
+        "history",
+        "options",
+    )
 
     def __init__(
         self,
@@ -159,17 +186,19 @@ class Fanout:
         clock: Callable[[], float] = perf_counter,
         *,
         history: "EnvelopeHistory | None" = None,
+        options: FanoutOptions = USUAL_FANOUT,
     ) -> None:
         """`before_flush` adds all remaining messages of the batch and returns whether the batch may be sent.
 
         `clock` returns seconds. Deliveries are logged to `history`.
         """
+        self.options = options
         self.history = history
         self._readers = ReaderRegistry()
         self._counts = counts
         self._before_flush = before_flush
         self._clock = clock
-        self._pacer = FlushPacer()
+        self._pacer = FlushPacer(options)
         self._batch = Batch()
         self._state: FlushState = _IDLE
         self._ahead: dict[str, None] = {}
@@ -256,7 +285,7 @@ class Fanout:
         elif isinstance(audience, Recipients):
             bound = map(self._readers.connection_of, audience.participants)
             connections = [connection for connection in bound if connection is not None]
-        return connections if len(connections) <= SMALL_AUDIENCE else []
+        return connections if len(connections) <= self.options.small_audience else []
 
     def _serve_soon(self, connections: list[str]) -> None:
         if not self._ahead:
@@ -352,7 +381,7 @@ class Fanout:
         self._batch = Batch()
         if self.history is not None:
             self._log(self.history, batch)
-        sending = Sending(BatchDelivery(batch, self._readers))
+        sending = Sending(BatchDelivery(batch, self._readers, self.options.slices))
         if plan_next and len(batch.items) > items:
             sending.following = self._plan_flush()
         self._state = sending

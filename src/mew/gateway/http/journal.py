@@ -34,18 +34,12 @@ EVENT_STREAM: Final = "text/event-stream"
 USUAL_LIMIT: Final = 1_000
 MOST_LIMIT: Final = 10_000
 POSITION_DIGITS: Final = 18
-PAGE_BYTES: Final = 8 * 2**20
-"""Maximum bytes of payloads in one page, unless a single payload is larger."""
 STEP_RECORDS: Final = 1_000
 STEP_BYTES: Final = 128 * 2**10
 """Bytes read and sent in one step of the live stream."""
 READERS: Final = 2
 """Number of threads that read concurrently; further requests wait."""
-LIVE_READERS: Final = 64
 _LOOK_SECONDS: Final = 0.05
-HEARTBEAT_SECONDS: Final = 15.0
-SLOW_SECONDS: Final = 1.0
-"""Seconds after which the files are closed for a reader that accepts no data. Its position is kept."""
 MOST_WAIT_SECONDS: Final = 1.0
 """Longest wait of a reader over budget, in seconds: its token is checked again after that."""
 MOST_CHECKED: Final = 10_000
@@ -77,6 +71,7 @@ class JournalApi:
     def __init__(self, gateway: Gateway) -> None:
         """Serve this gateway."""
         self._gateway = gateway
+        self._options = gateway.options.journal_api
         self._reading = asyncio.Semaphore(READERS)
         self._live: Counter[Identity] = Counter()
         """Number of live readers by the identity of their token."""
@@ -112,11 +107,11 @@ class JournalApi:
                 value=own + 1,
             )
         live = self._live.total()
-        if live >= LIVE_READERS:
+        if live >= self._options.live_readers:
             raise QuotaExceeded(
                 f"{live} readers follow a live journal of this gateway, the most that may: try again later",
                 quota="live_readers",
-                limit=LIVE_READERS,
+                limit=self._options.live_readers,
                 value=live + 1,
             )
 
@@ -149,7 +144,7 @@ class JournalApi:
 
         def read() -> bytes:
             first = steps.first
-            taken = steps.read(query.limit, PAGE_BYTES)
+            taken = steps.read(query.limit, self._options.page_bytes)
             steps.release()
             last = max([journal.writer.written, *(record.position for record in taken[-1:])])
             body = {
@@ -185,14 +180,14 @@ class JournalApi:
                 if journal.writer.written >= steps.position:
                     async with self._reading:
                         chunk = await run_in_threadpool(_step, steps, onlooker)
-                elif loop.time() - heard >= HEARTBEAT_SECONDS:
+                elif loop.time() - heard >= self._options.heartbeat_seconds:
                     chunk = b":\n\n"
                 # Check after the read: a participant removed in the meantime must not see later records.
                 if not self._goes_on(reader):
                     return
                 if chunk:
                     _charge(hub, payer, len(chunk))
-                    slow = loop.call_later(SLOW_SECONDS, steps.release)
+                    slow = loop.call_later(self._options.slow_seconds, steps.release)
                     try:
                         yield chunk
                     finally:
