@@ -437,6 +437,18 @@ def _unauthorised_pause(scene: Scene) -> None:
     scene.forge(scene.actor, "participant/pause", {"timeout_seconds": 1}, to=[OTHER], capability='{"kind":"chat"}')
 
 
+def _paused_speaker(scene: Scene) -> None:
+    actions.pause(scene.simulation, scene.actor, None)
+    scene.forge(scene.actor, "chat", {"text": "I am not paused"}, capability='{"kind":"chat"}')
+
+
+def _paused_writer(scene: Scene) -> None:
+    """Accept a frame of a participant that is paused for a time, which is not over."""
+    actions.pause(scene.simulation, scene.actor, 5)
+    scene.simulation.pass_time(2)
+    scene.forge_frame()
+
+
 def _kick_without_request(scene: Scene) -> None:
     """Remove a participant as kicked, without a kick."""
     actions.revoke_write(scene.simulation, scene.stream, scene.actor)
@@ -643,6 +655,8 @@ FAULTS: Final[dict[str, Fault]] = {
     "kick-without-request": _fault(_kick_without_request, "administration"),
     "kicked-join": _fault(_kicked_join, "administration"),
     "unrequested-invitation": _fault(_unrequested_invitation, "administration"),
+    "paused-speaker": _fault(_paused_speaker, "paused"),
+    "paused-writer": _fault(_paused_writer, "paused"),
     "wrong-size": _fault(_wrong_size, "sizes"),
     "earlier-time": _fault(_earlier_time, "times"),
     "missing-record": _fault(_missing_record, "positions"),
