@@ -38,8 +38,10 @@ def test_every_fault_after_a_long_story_is_found_and_nothing_else(tmp_path: Path
     spaces = len(faults) + 1
     generate(tmp_path / "journal", records=STORY_RECORDS * spaces, spaces=spaces, seed=11, faults=faults)
     run_all(tmp_path / "journal", tmp_path / "lake")
-    found = defaultdict(set)
+    findings_by_space = defaultdict(set)
     for result in run_checks(Lake(tmp_path / "lake"), shown=100_000):
         for violation in result.sample:
-            found[violation.space].add(result.name)
-    assert dict(found) == {space_name(index): set(FAULTS[fault.name].checks) for index, fault in enumerate(faults)}
+            findings_by_space[violation.space].add(result.name)
+    assert dict(findings_by_space) == {
+        space_name(index): set(FAULTS[fault.name].checks) for index, fault in enumerate(faults)
+    }
