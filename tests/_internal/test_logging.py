@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from mew._internal.logging import SOCKETS, WAITING_LINES, configure_logging, log
+from mew._internal.logging import WAITING_LINES, configure_logging, log
 
 Written = Callable[[], list[dict[str, Any]]]
 
@@ -42,8 +42,6 @@ def root() -> Iterator[logging.Logger]:
         handler.close()
     for name, level in levels.items():
         logging.getLogger(name).setLevel(level)
-    for log_filter in list(logging.getLogger(SOCKETS).filters):
-        logging.getLogger(SOCKETS).removeFilter(log_filter)
 
 
 def output(root: logging.Logger, stream: io.StringIO) -> str:
@@ -97,7 +95,7 @@ def test_no_color_disables_colors(root: logging.Logger, monkeypatch: pytest.Monk
     ("level", "heard"),
     [("debug", ["a", "b", "c", "d"]), ("info", ["b", "c", "d"]), ("warning", ["c", "d"]), ("error", ["d"])],
 )
-@pytest.mark.parametrize("name", ["mew.gateway", "uvicorn.error", "asyncio", SOCKETS + ".other"])
+@pytest.mark.parametrize("name", ["mew.gateway", "uvicorn.error", "asyncio", "mew.sockets"])
 def test_no_logger_writes_lines_below_the_level(root: logging.Logger, name: str, level: str, heard: list[str]) -> None:
     stream = io.StringIO()
     configure_logging(level, stream)
@@ -134,37 +132,6 @@ def test_a_traceback_shows_no_values_of_variables(root: logging.Logger, stream: 
     assert "Traceback" in shown
     assert "RuntimeError: it is broken" in shown
     assert "a token" not in shown.replace('fail("a token")', "").replace('fail(\\"a token\\")', "")
-
-
-@pytest.mark.parametrize(
-    "sentence", ["WS parser error: %s, initiate disconnect", "on_ws_frame raised WSProtocolError: %s, send CLOSE"]
-)
-def test_a_protocol_error_of_a_peer_is_no_error_and_has_no_traceback(root: logging.Logger, sentence: str) -> None:
-    stream = io.StringIO()
-    configure_logging("info", stream)
-    logging.getLogger(SOCKETS).error(sentence, (1002, "unmasked"), exc_info=ValueError("x"))
-    (line,) = lines(root, stream)
-    assert line["level"] == "info"
-    assert "exception" not in line
-
-
-def test_a_protocol_error_of_a_peer_is_no_warning(root: logging.Logger) -> None:
-    stream = io.StringIO()
-    configure_logging("warning", stream)
-    logging.getLogger(SOCKETS).error("WS parser error: %s, initiate disconnect", ())
-    logging.getLogger(SOCKETS).error("Initiate disconnect because of exception from WSListener.on_ws_frame")
-    assert [line["event"].partition(" ")[0] for line in lines(root, stream)] == ["Initiate"]
-
-
-def test_connects_and_disconnects_are_debug_lines(root: logging.Logger) -> None:
-    stream = io.StringIO()
-    configure_logging("info", stream)
-    logging.getLogger(SOCKETS).info("Disconnected")
-    assert lines(root, stream) == []
-    stream = io.StringIO()
-    configure_logging("debug", stream)
-    logging.getLogger(SOCKETS).info("Disconnected")
-    assert [(line["event"], line["level"]) for line in lines(root, stream)] == [("Disconnected", "debug")]
 
 
 def test_a_formatting_error_does_not_reach_the_caller(root: logging.Logger) -> None:

@@ -1,7 +1,6 @@
 """The traces of a stranger who guesses tokens: an exact count in the journal, and few lines in the gateway's log."""
 
 import asyncio
-import logging
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -10,7 +9,6 @@ from typing import Any
 import msgspec
 import pytest
 
-from mew._internal.logging import FAULT_SECONDS, Weigher
 from mew.config.models import Timeouts
 from mew.gateway.connections import SOURCES, Connections, RefusalLog
 from mew.journal import JournalSettings
@@ -136,25 +134,6 @@ def test_refusals_from_many_addresses_are_few_lines(lines: Callable[[], list[dic
     assert len(lines()) == 2 * SOURCES + 1
     assert sum(line.get("count", 1) for line in lines()) == 2_000
     assert lines()[-1]["peer"] == "others"
-
-
-def test_many_protocol_errors_of_peers_are_one_line() -> None:
-    logger = logging.getLogger("mew.test_of_faults")
-    logger.setLevel("INFO")
-    now, logged = 100.0, list[str]()
-    handler = logging.Handler()
-    handler.emit = lambda record: logged.append(f"{record.levelname} {record.getMessage()}")  # type: ignore[method-assign]
-    logger.addHandler(handler)
-    logger.addFilter(Weigher(lambda: now))
-    for _ in range(100):
-        logger.error("WS parser error: %s, initiate disconnect", "a fault")
-    now += FAULT_SECONDS
-    logger.error("WS parser error: %s, initiate disconnect", "another")
-    fault = "INFO WS parser error: {}, initiate disconnect"
-    assert logged == [
-        fault.format("a fault"),
-        f"{fault.format('another')} (99 such faults of peers since the last line)",
-    ]
 
 
 # The source

@@ -21,10 +21,10 @@ import pytest
 
 import mew
 from mew._internal.logging import address
+from mew._internal.picows_protocol import LocalTransport
 from mew._internal.processes import process_start_id
 from mew._internal.unix_sockets import (
     SHORT,
-    LocalTransport,
     UntrustedSocket,
     address_of,
     connect_to_socket,

@@ -16,7 +16,7 @@ from tests.docs.sources import MODULES, OUTSIDE_FOLDERS, ROOT, module_path, repo
 
 MODULE_LINES: Final = 500
 FUNCTION_LINES: Final = 60
-MOST_MODULES: Final = 200
+MOST_MODULES: Final = 201
 """Modules outside the pipeline. A new subject may need a module; splitting a subject does not."""
 MOST_SINGLE_IMPORTERS: Final = 45
 
@@ -62,7 +62,7 @@ SINGLE_IMPORTERS = {
     "gateway/http_protocol.py": "the only subclass of uvicorn's protocol",
     "gateway/journal_access.py": PURE,
     "gateway/server.py": SUBJECT,
-    "gateway/websocket_protocol.py": "the only importer of picows' protocol class",
+    "gateway/websocket_protocol.py": SUBJECT,
     "journal/export_mcap.py": OPTIONAL,
     "journal/kafka/shipper.py": OPTIONAL,
     "journal/recovery.py": SUBJECT,

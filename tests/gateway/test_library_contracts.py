@@ -1,13 +1,15 @@
 """What the gateway uses of private parts of uvicorn and picows is the same in the installed versions.
 
-If a test here fails after an update, compare the changes of the library with the adapter (`gateway/http_protocol.py` or
-`gateway/websocket_protocol.py`) before you run any other test. Then set the version here.
+If a test here fails after an update, compare the changes of the library with the adapter (`gateway/http_protocol.py`,
+`_internal/picows_protocol.py` or `gateway/websocket_protocol.py`) before you run any other test. Then set the version
+here.
 """
 
 import asyncio
 import inspect
 import logging
 import re
+import sys
 from collections.abc import Callable, Iterator
 from importlib.metadata import version
 from pathlib import Path
@@ -21,8 +23,10 @@ from uvicorn.protocols.http.flow_control import FlowControl
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 from uvicorn.server import ServerState
 
+from mew._internal.picows_protocol import picows_arguments
 from mew.gateway.http_protocol import HttpConnection
-from mew.gateway.websocket_protocol import picows_arguments
+from mew.gateway.websocket_protocol import SocketLog
+from tests.docs.sources import MODULES, module_path
 
 TRIED: Final = {"uvicorn": "0.54", "picows": "2.3"}
 """The minor versions with which the adapters were tried."""
@@ -46,6 +50,20 @@ OVERRIDDEN: Final = {
 @pytest.mark.parametrize("library", TRIED)
 def test_the_adapter_was_tried_with_the_installed_version(library: str) -> None:
     assert version(library).rpartition(".")[0] == TRIED[library]
+
+
+IMPORTERS: Final = {
+    "uvicorn": {"gateway/http_protocol.py"},
+    "picows.picows": {"_internal/picows_protocol.py"},
+}
+"""The adapters: the only modules that import uvicorn, or the undocumented module of picows."""
+
+
+@pytest.mark.parametrize("library", IMPORTERS)
+def test_only_the_adapter_imports_the_library(library: str) -> None:
+    imported = re.compile(rf"^\s*(?:from|import) {re.escape(library)}\b", re.MULTILINE)
+    importers = {module_path(module) for module in MODULES if imported.search(module.read_text(encoding="utf-8"))}
+    assert importers == IMPORTERS[library]
 
 
 # uvicorn
@@ -81,6 +99,14 @@ def test_the_protocol_of_uvicorn_has_the_attributes_that_are_used(protocol: Http
     protocol.on_message_begin()
     assert protocol.url == b""
     assert protocol.scope["state"] == {}
+
+
+def test_the_configuration_of_uvicorn_has_the_attributes_that_are_used(protocol: HttpToolsProtocol) -> None:
+    options = {"http", "ws", "lifespan", "log_config", "access_log", "ssl_certfile", "ssl_keyfile"}
+    assert options - inspect.signature(uvicorn.Config).parameters.keys() == set()
+    assert callable(uvicorn.Config.load)
+    assert callable(protocol.config.loaded_app)
+    assert protocol.config.ssl is None
 
 
 def test_uvicorn_tracks_connections_and_requests_in_its_state() -> None:
@@ -124,11 +150,59 @@ def test_the_arguments_of_the_protocol_of_picows_have_their_names_and_order() ->
     signature = re.search(r"def __init__\(self,(.*?)\):", body, re.DOTALL)
     assert signature is not None
     names = [argument.split()[-1] for argument in signature[1].split(",")]
-    assert names == [*picows_arguments(_no_connection, 1)]
+    assert names == [*picows_arguments(_no_connection, logging.getLogger(), max_frame_size=1, read_buffer=1)]
 
 
 def _no_connection(_: object) -> Any:
     raise AssertionError("no connection is made here")
+
+
+class _RecordingLog(SocketLog):
+    """Keeps the exception that is being handled when picows reports an error."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.Logger("mew.test_of_picows", logging.INFO))
+        self.handled: list[BaseException | None] = []
+
+    def error(self, msg: object, *args: object, **kwargs: Any) -> None:
+        self.handled.append(sys.exception())
+
+
+class _RejectingListener(picows.WSListener):
+    """Finds a fault in every frame."""
+
+    def on_ws_frame(self, transport: picows.WSTransport, frame: picows.WSFrame) -> None:
+        raise picows.WSProtocolError(1002, "rejected by the listener")
+
+
+UPGRADE: Final = (
+    b"GET / HTTP/1.1\r\nHost: localhost\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
+    b"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n\r\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("frame", "reason"),
+    [(b"\x81\x01a", "masked"), (b"\x81\x81\x00\x00\x00\x00a", "rejected by the listener")],
+    ids=["found by picows", "found by the listener"],
+)
+def test_picows_reports_a_fault_of_a_peer_while_it_handles_its_exception(frame: bytes, reason: str) -> None:
+    log = _RecordingLog()
+
+    async def exchange() -> None:
+        loop = asyncio.get_running_loop()
+        arguments = picows_arguments(lambda _: _RejectingListener(), log, max_frame_size=100, read_buffer=2048)
+        server = await loop.create_server(lambda: WSProtocol(*arguments.values()), "127.0.0.1", 0)
+        async with server:
+            reader, writer = await asyncio.open_connection(*server.sockets[0].getsockname())
+            writer.write(UPGRADE + frame)
+            await reader.read()
+            writer.close()
+
+    asyncio.run(exchange())
+    (fault,) = log.handled
+    assert isinstance(fault, picows.WSProtocolError)
+    assert reason in str(fault)
 
 
 @pytest.mark.parametrize(

@@ -7,8 +7,7 @@ import logging
 import os
 import queue
 import threading
-import time
-from collections.abc import Callable, MutableMapping
+from collections.abc import MutableMapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final, TextIO
 
@@ -22,11 +21,6 @@ if TYPE_CHECKING:
 
 WAITING_LINES: Final = 10_000
 CLOSE_SECONDS: Final = 2.0
-SOCKETS: Final = "mew.sockets"
-"""Name of the logger for picows messages about single sockets."""
-FAULT_SECONDS: Final = 10.0
-PEER_FAULTS: Final = ("WS parser error", "on_ws_frame raised WSProtocolError")
-"""How picows' messages about protocol errors of a peer begin."""
 
 _encode = msgspec.json.Encoder(enc_hook=repr).encode
 
@@ -59,7 +53,6 @@ def configure_logging(level: str, stream: TextIO) -> None:
     root.setLevel(level.upper())
     # Set explicitly: otherwise uvicorn formats a trace line for every connection, only to discard it.
     logging.getLogger("uvicorn.error").setLevel(level.upper())
-    logging.getLogger(SOCKETS).addFilter(Weigher())
 
 
 def _formatter(*, people: bool, coloured: bool) -> logging.Formatter:
@@ -80,39 +73,6 @@ def _ordered(_logger: Any, _method: str, event: MutableMapping[str, Any]) -> Mut
 def _as_json(_logger: Any, _method: str, event: MutableMapping[str, Any]) -> str:
     """Return compact JSON without ASCII escapes, as everywhere in this project (protocol §1)."""
     return _encode(dict(event)).decode()
-
-
-class Weigher(logging.Filter):
-    """Lowers log levels: protocol errors of a peer are logged as info, connects and disconnects as debug."""
-
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
-        """Start with no recorded faults. `clock` returns seconds."""
-        super().__init__()
-        self._clock = clock
-        self._next_fault = 0.0
-        """Time of the next logged fault. Until then faults are only counted, because peers may cause any number."""
-        self._faults = 0
-
-    def filter(self, record: logging.LogRecord) -> bool:
-        """Adjust the level of the line. Returns whether to write it."""
-        if str(record.msg).startswith(PEER_FAULTS):
-            level, record.exc_info, record.exc_text = self._weigh_fault(record), None, None
-        elif record.levelno == logging.INFO:
-            level = logging.DEBUG
-        else:
-            return True
-        record.levelno, record.levelname = level, logging.getLevelName(level)
-        return logging.getLogger(record.name).isEnabledFor(level)
-
-    def _weigh_fault(self, record: logging.LogRecord) -> int:
-        now = self._clock()
-        if now < self._next_fault:
-            self._faults += 1
-            return logging.DEBUG
-        if self._faults:
-            record.msg = f"{record.msg} ({self._faults} such faults of peers since the last line)"
-        self._next_fault, self._faults = now + FAULT_SECONDS, 0
-        return logging.INFO
 
 
 class _Writer(logging.Handler):

@@ -18,8 +18,8 @@ _CONTROL_SOCKET: Final = "admin.sock"
 SOCKET_VARIABLE: Final = "MEW_SOCKET"
 """Environment variable with the path of the gateway's socket. The gateway sets it for participants it starts."""
 SCHEME: Final = "unix:"
-LOCAL: Final = "local"
-"""Shown in logs instead of a peer address."""
+LOCAL_PEER: Final = "local"
+"""The peer of such a socket in log lines, instead of an address."""
 SHORT: Final = 100
 """Maximum bytes of a socket path that works on every system. A longer path is opened through its folder."""
 _FDS: Final = Path("/proc/self/fd")
@@ -135,46 +135,3 @@ def peer_uid(connected: Any) -> int | None:
         return None
     _, uid, _ = _CREDENTIALS.unpack(connected.getsockopt(socket.SOL_SOCKET, option, _CREDENTIALS.size))
     return int(uid)
-
-
-# Wrappers for picows
-
-
-class _WithoutTcp:
-    """A socket that ignores TCP options, because picows sets them on every connection."""
-
-    __slots__ = ("_socket",)
-
-    def __init__(self, connected: Any) -> None:
-        self._socket = connected
-
-    def setsockopt(self, level: int, *arguments: Any) -> None:
-        if level != socket.IPPROTO_TCP:
-            self._socket.setsockopt(level, *arguments)
-
-    def getsockopt(self, level: int, *arguments: Any) -> Any:
-        return 0 if level == socket.IPPROTO_TCP else self._socket.getsockopt(level, *arguments)
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._socket, name)
-
-
-class LocalTransport:
-    """A transport over a Unix socket that accepts TCP options and has a peer name."""
-
-    __slots__ = ("_transport", "write", "writelines")
-
-    def __init__(self, transport: Any) -> None:
-        """Wrap a transport. Frequently called methods are bound directly."""
-        self._transport = transport
-        self.write, self.writelines = transport.write, transport.writelines
-
-    def get_extra_info(self, name: str, default: Any = None) -> Any:
-        """Return extra information of the transport. The peer name is always `LOCAL`."""
-        if name == "peername":
-            return LOCAL
-        value = self._transport.get_extra_info(name, default)
-        return _WithoutTcp(value) if name == "socket" and value is not None else value
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._transport, name)

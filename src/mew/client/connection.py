@@ -1,7 +1,6 @@
 """One WebSocket connection to a gateway, from its upgrade to its close.
 
-It knows WebSocket and no envelopes: received messages are passed on as bytes. `session` joins the space
-and reconnects.
+It knows WebSocket and no envelopes: received messages are passed on as bytes. `session` joins the space and reconnects.
 """
 
 import asyncio
@@ -16,9 +15,9 @@ from urllib.parse import urlsplit
 
 import msgspec
 from picows import WSError, WSFrame, WSListener, WSMsgType, WSTransport
-from picows.picows import WSAutoPingStrategy, WSProtocol  # type: ignore[attr-defined]
 
-from mew._internal.unix_sockets import LocalTransport, UntrustedSocket, connect_to_socket, path_of
+from mew._internal.picows_protocol import LocalTransport, WSProtocol, picows_arguments
+from mew._internal.unix_sockets import UntrustedSocket, connect_to_socket, path_of
 from mew.client.errors import ConnectionLost
 
 if TYPE_CHECKING:
@@ -309,24 +308,15 @@ async def open_connection(address: GatewayUrl, connection: Connection) -> None:
     def listener(*_: Any) -> Connection:
         return connection
 
-    # In picows' order: authority, path, client side, listener, logger, disconnect on exception, handshake timeout (the
-    # caller has one), auto ping (off: it takes a task per connection, `watch` does not) with its times and strategy,
-    # auto pong, frame size, extra headers, read buffer.
-    never = (False, 0, 0, WSAutoPingStrategy.PING_WHEN_IDLE)
-    protocol = (WSProtocol if address.file is None else _LocalProtocol)(
-        address.authority,
-        address.path,
-        True,
+    arguments = picows_arguments(
         listener,
         _log,
-        True,
-        None,
-        *never,
-        True,
-        MAX_FRAME_BYTES,
-        None,
-        READ_BUFFER_BYTES,
+        max_frame_size=MAX_FRAME_BYTES,
+        read_buffer=READ_BUFFER_BYTES,
+        authority=address.authority,
+        path=address.path,
     )
+    protocol = (WSProtocol if address.file is None else _LocalProtocol)(*arguments.values())
     loop = asyncio.get_running_loop()
     try:
         if address.file is None:

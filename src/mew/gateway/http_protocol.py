@@ -8,6 +8,7 @@ the installed version.
 
 import asyncio
 import socket
+import ssl
 import struct
 from base64 import b64decode
 from collections.abc import Mapping
@@ -16,11 +17,13 @@ from typing import Final
 
 import httptools
 import uvicorn
+from starlette.types import ASGIApp
 from uvicorn._types import ASGI3Application
 from uvicorn.protocols.http.flow_control import FlowControl
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 from uvicorn.server import ServerState
 
+from mew.config.models import TLS
 from mew.gateway.connections import OpenConnection
 from mew.gateway.exposure import Origins
 from mew.gateway.gateway import Gateway
@@ -69,6 +72,40 @@ def upgrade_fault(method: str, version: str, headers: Mapping[bytes, bytes]) -> 
     return None
 
 
+class HttpRuntime:
+    """What the connections of one gateway share: the configuration of uvicorn, and the sets of what is open."""
+
+    def __init__(self, app: ASGIApp, tls: TLS | None) -> None:
+        """Answer requests with this application, without or with TLS."""
+        self.config = uvicorn.Config(
+            app,
+            http=HttpConnection,
+            ws="none",  # `HttpConnection` handles upgrades itself
+            lifespan="off",
+            log_config=None,
+            access_log=False,
+            ssl_certfile=None if tls is None else str(tls.certificate),
+            ssl_keyfile=None if tls is None else str(tls.key),
+        )
+        self.config.load()
+        self.state = ServerState()
+
+    @property
+    def tls(self) -> ssl.SSLContext | None:
+        """The context of TLS; None without."""
+        return self.config.ssl
+
+    @property
+    def connections(self) -> "list[HttpConnection]":
+        """The open connections that use HTTP."""
+        return [connection for connection in self.state.connections if isinstance(connection, HttpConnection)]
+
+    @property
+    def requests(self) -> int:
+        """Number of requests that are being answered."""
+        return len(self.state.tasks)
+
+
 class HttpConnection(HttpToolsProtocol):
     """The protocol of every new connection: HTTP, until the peer requests an upgrade."""
 
@@ -92,12 +129,11 @@ class HttpConnection(HttpToolsProtocol):
         self,
         gateway: Gateway,
         origins: Origins,
-        config: uvicorn.Config,
-        state: ServerState,
+        runtime: HttpRuntime,
         connection: OpenConnection,
     ) -> None:
         """Create the protocol of a connection to this gateway."""
-        super().__init__(config, state, {})
+        super().__init__(runtime.config, runtime.state, {})
         self._gateway = gateway
         self._origins = origins
         self._connection = connection

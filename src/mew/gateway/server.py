@@ -16,19 +16,17 @@ from contextlib import AbstractAsyncContextManager, nullcontext
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
-import uvicorn
-from uvicorn.server import ServerState
-
 from mew._internal.files import ensure_space_folder
 from mew._internal.logging import log
-from mew._internal.unix_sockets import LocalTransport, gateway_socket, is_of_owner, listen_on_socket
+from mew._internal.picows_protocol import LocalTransport
+from mew._internal.unix_sockets import LOCAL_PEER, gateway_socket, is_of_owner, listen_on_socket
 from mew.errors import MewError
 from mew.gateway.connections import Listener, OpenConnection, descriptors_left
 from mew.gateway.exposure import Origins
 from mew.gateway.gateway import Gateway
 from mew.gateway.http.app import HttpApi
 from mew.gateway.http.exchange import AnswerHeaders
-from mew.gateway.http_protocol import UNSENT_CHECKS, HttpConnection
+from mew.gateway.http_protocol import UNSENT_CHECKS, HttpConnection, HttpRuntime
 from mew.protocol.errors import Unauthorized
 
 KERNEL_BUFFER: Final = 128 * 1024
@@ -46,10 +44,6 @@ SWITCH_SECONDS: Final = 0.001
 
 Company: TypeAlias = AbstractAsyncContextManager[object]
 """A context that runs while the gateway serves: entered once it listens, exited before it stops."""
-
-
-LOCAL_PEER: Final = "local"
-"""The peer in log lines, instead of an address."""
 
 
 class _EveryRequest(Origins):
@@ -83,7 +77,7 @@ class LocalSockets:
         self._servers: list[asyncio.AbstractServer] = []
         self._files: dict[Path, tuple[int, int]] = {}
 
-    async def open(self, config: uvicorn.Config, state: ServerState, backlog: int) -> None:
+    async def open(self, runtime: HttpRuntime, backlog: int) -> None:
         """Listen on the socket of each space.
 
         If that fails, the gateway still serves on its port, and commands report that the socket is missing.
@@ -92,7 +86,7 @@ class LocalSockets:
 
         def connection() -> asyncio.Protocol:
             # No address: the limit per address does not apply to connections of the owner.
-            return LocalConnection(self._gateway, origins, config, state, self._gateway.connections.open(LOCAL_PEER))
+            return LocalConnection(self._gateway, origins, runtime, self._gateway.connections.open(LOCAL_PEER))
 
         for space in self._gateway.config.spaces:
             file = gateway_socket(space.directory)
@@ -142,7 +136,8 @@ class GatewayServer:
         self._sockets: list[socket.socket] = []
         self._listeners: list[Listener] = []
         self._next_check: asyncio.TimerHandle | None = None
-        self._http = ServerState()
+        tls = gateway.config.tls
+        self._http = HttpRuntime(AnswerHeaders(HttpApi(gateway).app(), tls=tls is not None), tls)
         self._local = LocalSockets(gateway)
         self.port = 0
 
@@ -184,39 +179,23 @@ class GatewayServer:
     async def start(self) -> None:
         """Open the spaces and accept connections."""
         gateway = self._gateway
-        config = self._http_config()
         gateway.start()
         for space in gateway.config.spaces:
             log.info("space opened", space=space.settings.space_id, participants=len(space.participants))
-        await self._listen(config)
-        await self._local.open(config, self._http, BACKLOG)
+        await self._listen()
+        await self._local.open(self._http, BACKLOG)
         gateway.readiness.phase = "ready"
         log.info("listening", host=gateway.config.host, port=self.port, tls=gateway.config.tls is not None)
 
-    def _http_config(self) -> uvicorn.Config:
-        tls = self._gateway.config.tls
-        config = uvicorn.Config(
-            AnswerHeaders(HttpApi(self._gateway).app(), tls=tls is not None),
-            http=HttpConnection,
-            ws="none",  # `HttpConnection` handles upgrades itself
-            lifespan="off",
-            log_config=None,
-            access_log=False,
-            ssl_certfile=None if tls is None else str(tls.certificate),
-            ssl_keyfile=None if tls is None else str(tls.key),
-        )
-        config.load()
-        return config
-
-    async def _listen(self, config: uvicorn.Config) -> None:
+    async def _listen(self) -> None:
         gateway, origins, loop = self._gateway, Origins(self._gateway.config), asyncio.get_running_loop()
         tls, times = gateway.config.tls, gateway.config.timeouts
 
         async def connect(accepted: socket.socket, connection: OpenConnection) -> None:
             await loop.connect_accepted_socket(
-                lambda: HttpConnection(gateway, origins, config, self._http, connection),
+                lambda: HttpConnection(gateway, origins, self._http, connection),
                 accepted,
-                ssl=config.ssl,
+                ssl=self._http.tls,
                 ssl_handshake_timeout=None if tls is None else times.handshake_seconds,
                 ssl_shutdown_timeout=None if tls is None else times.close_seconds,
             )
@@ -235,9 +214,8 @@ class GatewayServer:
     def _check_unsent(self) -> None:
         """Find peers that do not read their answers; one timer for all of them costs less than a timer each."""
         hurry = self._gateway.connections.others_waited()
-        for connection in list(self._http.connections):
-            if isinstance(connection, HttpConnection):
-                connection.check_unsent(hurry=hurry)
+        for connection in self._http.connections:
+            connection.check_unsent(hurry=hurry)
         period = self._gateway.config.timeouts.write_seconds / UNSENT_CHECKS
         self._next_check = asyncio.get_running_loop().call_later(period, self._check_unsent)
 
@@ -249,7 +227,7 @@ class GatewayServer:
     @property
     def requests(self) -> int:
         """Number of HTTP requests that are being answered."""
-        return len(self._http.tasks)
+        return self._http.requests
 
     def stop_listening(self) -> None:
         """Stop accepting connections."""
@@ -266,13 +244,13 @@ class GatewayServer:
         deadline = time.monotonic() + self._gateway.config.timeouts.close_seconds
         # While sockets close, HTTP requests still receive the answer that the gateway accepts no more work.
         await _until(lambda: not self._gateway.sockets, deadline)
-        for connection in list(self._http.connections):
+        for connection in self._http.connections:
             connection.shutdown()
         await _until(lambda: not self._gateway.sockets and not self._http.connections, deadline)
         for websocket in list(self._gateway.sockets):
             websocket.cut_off()
         await _until(lambda: not self._gateway.sockets, time.monotonic() + DISCONNECT_SECONDS)
-        for connection in list(self._http.connections):
+        for connection in self._http.connections:
             connection.transport.abort()
         if self._next_check is not None:
             self._next_check.cancel()

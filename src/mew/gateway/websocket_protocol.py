@@ -1,17 +1,17 @@
-"""The WebSocket protocol of an upgraded connection: an adapter for picows.
+"""The WebSocket protocol of an upgraded connection: it counts bytes until the join, and weighs what picows logs.
 
-Only this module of the gateway uses the protocol class of picows, which is not documented. A contract test compares
-what is used here with the installed version.
+picows reads the frames. The connection itself, with its messages, is in `websocket`.
 """
 
 import logging
+import sys
+import time
 from collections.abc import Callable
 from typing import Any, Final
 
-from picows import WSUpgradeRequest
-from picows.picows import WSAutoPingStrategy, WSProtocol  # type: ignore[attr-defined]
+from picows import WSProtocolError, WSUpgradeRequest
 
-from mew._internal.logging import PEER_FAULTS
+from mew._internal.picows_protocol import WSProtocol, picows_arguments
 from mew.gateway.connections import OpenConnection
 from mew.gateway.gateway import Gateway
 from mew.gateway.websocket import WebSocketConnection
@@ -22,44 +22,48 @@ FRAME_MARGIN: Final = 64 * 1024
 READ_BUFFER: Final = 2048
 UNADMITTED_MARGIN: Final = 4 * 1024
 """Bytes for frame headers and pings, in addition to the join message."""
+FAULT_SECONDS: Final = 10.0
 
 
-class _SocketLog(logging.LoggerAdapter[logging.Logger]):
-    """One logger for all sockets, without picows' most verbose level: that would log message data and tokens."""
+class SocketLog(logging.LoggerAdapter[logging.Logger]):
+    """One log for all sockets, with lower levels than picows': a fault of a peer is information, a connect is a detail.
+
+    picows reports a fault of a peer as an error while it handles a `WSProtocolError`. Its most verbose level is left
+    out: that would log message data and tokens.
+    """
+
+    def __init__(self, logger: logging.Logger, clock: Callable[[], float] = time.monotonic) -> None:
+        """Start with no recorded faults. `clock` returns seconds."""
+        super().__init__(logger)
+        self._clock = clock
+        self._next_fault = 0.0
+        """Time of the next logged fault. Until then faults are only counted, because peers may cause any number."""
+        self._faults = 0
 
     def isEnabledFor(self, level: int) -> bool:  # noqa: N802 - logging's name
+        """Return whether lines of this level are written."""
         return level >= logging.DEBUG and super().isEnabledFor(level)
 
     def info(self, msg: object, *args: object, **kwargs: Any) -> None:
-        """Skip connects and disconnects before a record is made of them, unless debug lines are written."""
-        if self.logger.isEnabledFor(logging.DEBUG) or str(msg).startswith(PEER_FAULTS):
-            super().info(msg, *args, **kwargs)
+        """Log a connect or disconnect as a detail."""
+        self.debug(msg, *args, **kwargs)
+
+    def error(self, msg: object, *args: object, **kwargs: Any) -> None:
+        """Log an error, or a fault of a peer."""
+        if not isinstance(sys.exception(), WSProtocolError):
+            super().error(msg, *args, **kwargs)
+            return
+        now = self._clock()
+        if now < self._next_fault:
+            self._faults += 1
+            self.debug(msg, *args)
+            return
+        more = f" ({self._faults} such faults of peers since the last line)" if self._faults else ""
+        self._next_fault, self._faults = now + FAULT_SECONDS, 0
+        self.log(logging.INFO, f"{msg}{more}", *args)
 
 
-_log = _SocketLog(logging.getLogger("mew.sockets"))
-
-
-def picows_arguments(
-    listener_factory: Callable[[WSUpgradeRequest], WebSocketConnection], max_frame_size: int
-) -> dict[str, Any]:
-    """Return the arguments of picows' protocol by name, in its order. It accepts them by position only."""
-    return {
-        "host_port": None,
-        "ws_path": None,
-        "is_client_side": False,
-        "ws_listener_factory": listener_factory,
-        "logger": _log,
-        "disconnect_on_exception": True,
-        "websocket_handshake_timeout": 10,
-        "enable_auto_ping": False,  # it needs a task per connection; the gateway pings all of them with one timer
-        "auto_ping_idle_timeout": 0,
-        "auto_ping_reply_timeout": 0,
-        "auto_ping_strategy": WSAutoPingStrategy.PING_WHEN_IDLE,
-        "enable_auto_pong": False,
-        "max_frame_size": max_frame_size,
-        "extra_headers": None,
-        "read_buffer_init_size": READ_BUFFER,
-    }
+_log = SocketLog(logging.getLogger("mew.sockets"))
 
 
 class WebSocketProtocol(WSProtocol):  # type: ignore[misc]
@@ -81,7 +85,8 @@ class WebSocketProtocol(WSProtocol):  # type: ignore[misc]
         """Whether received bytes are counted: only until the join."""
         self._unadmitted_bytes = gateway.config.unadmitted.join_bytes + UNADMITTED_MARGIN
         """Bytes that may still be received before a valid token. picows' own limit cannot change after the join."""
-        super().__init__(*picows_arguments(listener, gateway.message_bytes + FRAME_MARGIN).values())
+        most = gateway.message_bytes + FRAME_MARGIN
+        super().__init__(*picows_arguments(listener, _log, max_frame_size=most, read_buffer=READ_BUFFER).values())
 
     def buffer_updated(self, size: int) -> None:
         """Process received bytes. After an error they are ignored: picows would parse and accept rejected data."""

@@ -4,14 +4,13 @@ import asyncio
 import weakref
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
-from typing import Any, Final
+from typing import Any, Final, Protocol
 from urllib.parse import parse_qs
 
 import msgspec
 from starlette.datastructures import MutableHeaders
 from starlette.requests import Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
-from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
 
 from mew.gateway.connections import OpenConnection
 from mew.gateway.gateway import Gateway
@@ -53,15 +52,22 @@ UNAUTHORIZED: Final = 401
 HSTS: Final = "max-age=31536000"
 
 
+class ReceivedRequest(Protocol):
+    """What is used here of the server's request."""
+
+    more_body: bool
+    """Whether part of the body has not arrived yet."""
+
+
 class Exchange:
     """One request on its connection."""
 
-    __slots__ = ("_cycle", "_waiting", "connection", "lost")
+    __slots__ = ("_request", "_waiting", "connection", "lost")
 
-    def __init__(self, connection: OpenConnection, cycle: RequestResponseCycle) -> None:
-        """Keep only a weak reference to the cycle: cycle, scope and exchange would otherwise keep each other alive."""
+    def __init__(self, connection: OpenConnection, request: ReceivedRequest) -> None:
+        """Keep only a weak reference to the request: it, its scope and the exchange would keep each other alive."""
         self.connection = connection
-        self._cycle = weakref.ref(cycle)
+        self._request = weakref.ref(request)
         self._waiting: asyncio.Future[None] | None = None
         self.lost = False
         """Whether the connection is closed, so that no client waits for the response."""
@@ -87,8 +93,8 @@ class Exchange:
     @property
     def body_pending(self) -> bool:
         """Whether part of the request body has not arrived yet."""
-        cycle = self._cycle()
-        return cycle is not None and cycle.more_body
+        request = self._request()
+        return request is not None and request.more_body
 
 
 def _end(waiting: asyncio.Future[None] | None) -> None:
@@ -97,15 +103,15 @@ def _end(waiting: asyncio.Future[None] | None) -> None:
 
 
 class GentleClose:
-    """Transport wrapper for uvicorn: a response sent before the end of the request body is not lost."""
+    """Transport wrapper: a response sent before the end of the request body is not lost."""
 
-    __slots__ = ("_cycle", "_hang_up", "_transport")
+    __slots__ = ("_hang_up", "_request", "_transport")
 
-    def __init__(self, transport: asyncio.Transport, hang_up: Callable[[], None], cycle: RequestResponseCycle) -> None:
+    def __init__(self, transport: asyncio.Transport, hang_up: Callable[[], None], request: ReceivedRequest) -> None:
         """`hang_up` closes the connection so that the peer can read the response while it still sends."""
         self._transport = transport
         self._hang_up = hang_up
-        self._cycle = weakref.ref(cycle)
+        self._request = weakref.ref(request)
 
     def write(self, data: bytes) -> None:
         """Send the data."""
@@ -117,8 +123,8 @@ class GentleClose:
 
     def close(self) -> None:
         """Close after all queued data has been sent."""
-        cycle = self._cycle()
-        if cycle is not None and cycle.more_body:
+        request = self._request()
+        if request is not None and request.more_body:
             self._hang_up()
         else:
             self._transport.close()
