@@ -6,7 +6,7 @@ import pkgutil
 import mew.journal
 from mew.errors import MewError
 from mew.journal import JournalError
-from mew.journal.kafka.address import InvalidTopicUrl
+from mew.journal.kafka import InvalidTopicUrl
 
 
 def test_every_error_of_the_journal_has_one_base() -> None:

@@ -19,7 +19,7 @@ from mew.journal.arrow import to_arrow
 from mew.journal.block_format import MAGIC, check_block, encode_block, read_block_head
 from mew.journal.compaction import CannotExchange, compact_hour, exclusive_maintenance
 from mew.journal.export import complete_file
-from mew.journal.kafka.address import parse_topic_url
+from mew.journal.kafka import parse_topic_url
 from mew.journal.layout import Segment
 from mew.journal.reader import Journal
 from mew.journal.recovery import recover

@@ -29,7 +29,7 @@ from mew.config.models import (
     UnadmittedLimits,
 )
 from mew.journal import JournalSettings
-from mew.journal.kafka.address import TOPIC_URL_FORM
+from mew.journal.kafka import TOPIC_URL_FORM
 from mew.pipeline.settings import PipelineSettings
 from mew.protocol.capabilities import Capability
 from mew.protocol.settings import ApprovalRule, Limits, SpaceSettings, StreamSettings

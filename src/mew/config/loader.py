@@ -25,7 +25,7 @@ from mew.config.models import (
 )
 from mew.config.yaml_source import ConfigValue, decode_config_value, decode_fields, file_keys, read_yaml
 from mew.journal import JournalSettings
-from mew.journal.kafka.address import TOPIC_URL_FORM, InvalidTopicUrl, TopicUrl, parse_topic_url
+from mew.journal.kafka import TOPIC_URL_FORM, InvalidTopicUrl, TopicUrl, parse_topic_url
 from mew.protocol import kinds
 from mew.protocol.capabilities import CHAT_ONLY, Capability, read_capability
 from mew.protocol.errors import InvalidEnvelope

@@ -5,7 +5,7 @@ from typing import Annotated, Final, Literal, TypeAlias
 import msgspec
 
 from mew.errors import MewError
-from mew.journal.kafka.address import TopicUrl
+from mew.journal.kafka import TopicUrl
 
 SyncMode: TypeAlias = Literal["always", "interval", "os"]
 ErrorPolicy: TypeAlias = Literal["stop", "continue"]

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from confluent_kafka import Consumer, KafkaError, TopicPartition
 
-from mew.journal.kafka.address import parse_topic_url
+from mew.journal.kafka import parse_topic_url
 from mew.journal.kafka.messages import MessageHeaders, parse_headers
 from mew.journal.kafka.shipper import Shipping, ShippingNotice, ShippingStats
 from mew.journal.layout import JournalFolder

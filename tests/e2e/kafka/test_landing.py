@@ -15,7 +15,7 @@ from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from pyspark.sql import SparkSession
 
-from mew.journal.kafka.address import parse_topic_url
+from mew.journal.kafka import parse_topic_url
 from mew.journal.kafka.messages import MessageHeaders
 from mew.journal.layout import JournalFolder
 from mew.journal.reader import Journal

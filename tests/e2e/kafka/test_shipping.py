@@ -14,7 +14,7 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
 from mew.journal.block_format import FrameBatch, decode_block
-from mew.journal.kafka.address import parse_topic_url
+from mew.journal.kafka import parse_topic_url
 from mew.journal.kafka.shipper import ShippingStats, reader_name
 from mew.journal.layout import HOUR, JournalFolder
 from mew.journal.reader import Journal

@@ -2,7 +2,7 @@
 
 import pytest
 
-from mew.journal.kafka.address import InvalidTopicUrl, TopicUrl, parse_topic_url
+from mew.journal.kafka import InvalidTopicUrl, TopicUrl, parse_topic_url
 
 
 def test_an_address_names_brokers_and_a_topic() -> None:

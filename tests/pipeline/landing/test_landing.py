@@ -7,7 +7,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from mew.journal.compaction import TRASH_HOURS, compact_hour, exclusive_maintenance
-from mew.journal.kafka.address import parse_topic_url
+from mew.journal.kafka import parse_topic_url
 from mew.journal.layout import HOUR, JournalFolder
 from mew.journal.reader import Journal
 from mew.pipeline.lake import Lake

@@ -43,7 +43,7 @@ EXIT_CODES: Final[Mapping[str, int]] = {
     "mew.bridge.settings.InvalidSettings": USAGE_ERROR,
     "mew.gateway.journaling.JournalLocked": USAGE_ERROR,
     "mew.gateway.server.PortInUse": USAGE_ERROR,
-    "mew.journal.kafka.address.InvalidTopicUrl": USAGE_ERROR,
+    "mew.journal.kafka.InvalidTopicUrl": USAGE_ERROR,
     "mew.pipeline.control.moment.NotWelcome": USAGE_ERROR,
     "mew.pipeline.jobs.planning.SourceJournalMissing": USAGE_ERROR,
     "mew.pipeline.lake.values.LakeBusy": USAGE_ERROR,

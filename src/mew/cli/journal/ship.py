@@ -70,7 +70,7 @@ def ship_command(*, to: str, place: JournalLocation = _here, options: ShipOption
     json
         Print lines of JSON.
     """
-    from mew.journal.kafka.address import parse_topic_url
+    from mew.journal.kafka import parse_topic_url
     from mew.journal.kafka.shipper import Shipping, forget_shipper
 
     address, folders = parse_topic_url(to), _folders(place)

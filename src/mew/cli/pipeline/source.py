@@ -80,7 +80,7 @@ OWN: Final = "journal"
 
 def places_of(source: str, journal: Path | None, lake: Path) -> tuple[Path, Path]:
     """Return the folders of the ingested journal and of the lake. `--journal` with a source is a `UsageError`."""
-    from mew.journal.kafka.address import parse_topic_url
+    from mew.journal.kafka import parse_topic_url
 
     parse_topic_url(source)
     if journal is not None:
@@ -90,7 +90,7 @@ def places_of(source: str, journal: Path | None, lake: Path) -> tuple[Path, Path
 
 def landing_of(source: str, lake: "Lake", session: Callable[[], Any]) -> "Ingest":
     """Create the ingest of a source."""
-    from mew.journal.kafka.address import parse_topic_url
+    from mew.journal.kafka import parse_topic_url
     from mew.pipeline.landing.landing import Ingest
 
     return Ingest(lake, parse_topic_url(source), session)

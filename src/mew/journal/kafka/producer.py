@@ -17,7 +17,7 @@ from confluent_kafka.cimpl import NewTopic
 
 from mew.errors import MewError
 from mew.journal import JournalError
-from mew.journal.kafka.address import TopicUrl
+from mew.journal.kafka import TopicUrl
 from mew.journal.kafka.messages import MessageHeaders
 
 BROKER_TIMEOUT_SECONDS: Final = 5.0

@@ -16,7 +16,7 @@ import msgspec
 from mew._internal.backoff import Backoff
 from mew.journal import JournalError
 from mew.journal.block_format import read_block_head
-from mew.journal.kafka.address import TopicUrl
+from mew.journal.kafka import TopicUrl
 from mew.journal.kafka.messages import epochs_in, headers_of, message_blocks
 from mew.journal.kafka.producer import BrokerUnavailable, KafkaProducer, ProducerStopped
 from mew.journal.layout import JournalFolder

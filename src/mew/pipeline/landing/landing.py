@@ -22,7 +22,7 @@ from pyspark.sql import SparkSession
 from mew._internal.files import make_folder
 from mew.errors import MewError
 from mew.journal.compaction import TRASH_HOURS, compact_hour, empty_trash, hours_to_compact
-from mew.journal.kafka.address import TopicUrl
+from mew.journal.kafka import TopicUrl
 from mew.journal.layout import HOUR, JournalFolder, spaces_in
 from mew.pipeline.lake import Lake
 from mew.pipeline.lake.alarms import Alarm

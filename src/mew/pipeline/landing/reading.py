@@ -14,7 +14,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from mew.journal.arrow import SCHEMA_VERSION
 from mew.journal.block_format import CorruptData
-from mew.journal.kafka.address import TopicUrl
+from mew.journal.kafka import TopicUrl
 from mew.journal.kafka.messages import InvalidHeaders, checked_head, epochs_in, parse_headers
 from mew.pipeline.landing.values import LandingError, LandingPlan, TopicMessage
 from mew.pipeline.session import one_line

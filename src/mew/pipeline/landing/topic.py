@@ -8,7 +8,7 @@ from typing import Any, Final
 import msgspec
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 
-from mew.journal.kafka.address import TopicUrl
+from mew.journal.kafka import TopicUrl
 from mew.journal.kafka.producer import SILENT_LOGGER, client_settings
 from mew.pipeline.landing.values import LandingError, Offsets
 
