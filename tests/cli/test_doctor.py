@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from mew.cli import doctor
-from mew.cli.doctor import DoctorCheck, look
+from mew.cli.doctor import REQUIREMENTS, DoctorCheck, MachineRequirements, look
 from tests.cli.running_space import Lab, configure, run
 
 FAST_SECONDS = 3
@@ -24,9 +24,9 @@ def lone(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(doctor, "_node", lambda: DoctorCheck("node", "ok", "v20"))
 
 
-def checks_of(directory: Path) -> dict[str, DoctorCheck]:
+def checks_of(directory: Path, requirements: MachineRequirements = REQUIREMENTS) -> dict[str, DoctorCheck]:
     """The checks by name; of several with the same name, the worst."""
-    checks = look(directory)
+    checks = look(directory, requirements=requirements)
     return {item.name: item for state in ("ok", "note", "wrong") for item in checks if item.state == state}
 
 
@@ -96,14 +96,16 @@ def test_a_port_in_use_is_noted(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("lone")
-def test_unmet_requirements_of_the_machine_are_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(doctor, "RELEASED", time.time() + 1000)
-    monkeypatch.setattr(doctor, "TOO_LITTLE", 2**70)
-    monkeypatch.setattr(doctor, "MIN_PYTHON", (99, 0))
-    monkeypatch.setattr(doctor, "MIN_OPEN_FILES", 2**62)
-    monkeypatch.setitem(doctor.EXTRAS, "server", ("no_such_module",))
-    monkeypatch.setitem(doctor.EXTRAS, "kafka", ("no_such_module.below",))
-    checks = checks_of(tmp_path)
+def test_unmet_requirements_of_the_machine_are_reported(tmp_path: Path) -> None:
+    missing = {"server": ("no_such_module",), "kafka": ("no_such_module.below",)}
+    requirements = MachineRequirements(
+        python=(99, 0),
+        disk=2**62,
+        open_files=2**62,
+        earliest_time=time.time() + 1000,
+        extras={**REQUIREMENTS.extras, **missing},
+    )
+    checks = checks_of(tmp_path, requirements)
     wrong = {name for name, item in checks.items() if item.state == "wrong"}
     assert wrong == {"python", "server", "clock", "disk"}
     assert "install mew-protocol[server]" in checks["server"].line
@@ -112,11 +114,8 @@ def test_unmet_requirements_of_the_machine_are_reported(tmp_path: Path, monkeypa
 
 
 @pytest.mark.usefixtures("lone")
-def test_little_disk_space_is_noted_also_for_a_folder_that_does_not_exist(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(doctor, "LITTLE", 2**70)
-    check = checks_of(tmp_path / "not" / "there")["disk"]
+def test_little_disk_space_is_noted_also_for_a_folder_that_does_not_exist(tmp_path: Path) -> None:
+    check = checks_of(tmp_path / "not" / "there", MachineRequirements(ample_disk=2**62))["disk"]
     assert (check.state, str(tmp_path) in check.line) == ("note", True)
 
 

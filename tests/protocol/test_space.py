@@ -151,10 +151,10 @@ def test_nothing_is_kept_about_a_participant_that_has_left() -> None:
     assert [len(table) for table in (*tables, space._envelope_rates, space._frame_rates)] == [0] * 7
 
 
-def test_the_rates_of_a_limited_number_of_former_participants_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("mew.protocol.space.MAX_PAYERS", 2)
+def test_the_rates_of_a_limited_number_of_former_participants_are_kept() -> None:
     names = ("a", "b", "c")
     lab = MemorySpace(participants=dict.fromkeys(names))
+    lab.space.budgets.max_payers = 2
     for name in names:
         client = lab.join(name)
         client.send(kind="chat", payload={"text": "hello"})

@@ -2,7 +2,6 @@
 
 import pytest
 
-from mew.protocol import limits
 from mew.protocol.errors import RateLimited
 from mew.protocol.limits import RETENTION_SECONDS, Budgets
 from mew.protocol.settings import Limits
@@ -53,9 +52,8 @@ def test_a_payer_is_forgotten_after_a_minute_without_charges() -> None:
     refused(accounts, "bob", RETENTION_SECONDS * SECOND)
 
 
-def test_over_the_limit_the_longest_inactive_payers_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(limits, "MAX_PAYERS", 3)
-    accounts = Budgets()
+def test_over_the_limit_the_longest_inactive_payers_are_forgotten() -> None:
+    accounts = Budgets(max_payers=3)
     for name in ("a", "b", "c", "d"):
         accounts.charge(name, LIMITS, 0, work=200, size=0)
     accounts.require("a", LIMITS, 0)

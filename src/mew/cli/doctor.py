@@ -7,7 +7,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from importlib.metadata import PackageNotFoundError, version
@@ -74,13 +74,6 @@ def _lines(rows: Iterable[tuple[str, str, str]]) -> list[str]:
 
 
 _State: TypeAlias = Literal["ok", "note", "wrong"]
-MIN_PYTHON: Final = (3, 11)
-LITTLE: Final = 2**30
-TOO_LITTLE: Final = 100 * 2**20
-"""Bytes of disk."""
-MIN_OPEN_FILES: Final = 1_024
-RELEASED: Final = 1_760_000_000
-"""A time before this program was released. A clock that is earlier is wrong."""
 _WAIT_SECONDS: Final = 2.0
 EXTRAS: Final = {
     "server": ("uvloop", "starlette", "uvicorn", "httptools", "pyarrow", "ruamel.yaml", "structlog"),
@@ -100,6 +93,23 @@ _FOR: Final = {
 }
 
 
+class MachineRequirements(msgspec.Struct, frozen=True):
+    """What a machine must have."""
+
+    python: tuple[int, int] = (3, 11)
+    disk: int = 100 * 2**20
+    """Free bytes without which a journal cannot be kept."""
+    ample_disk: int = 2**30
+    """Free bytes below which there is a note."""
+    open_files: int = 1_024
+    earliest_time: float = 1_760_000_000
+    """A time before this program was released. A clock that is earlier is wrong."""
+    extras: Mapping[str, tuple[str, ...]] = msgspec.field(default_factory=lambda: EXTRAS)
+
+
+REQUIREMENTS: Final = MachineRequirements()
+
+
 class DoctorCheck(msgspec.Struct, frozen=True):
     """The result of one check."""
 
@@ -109,13 +119,14 @@ class DoctorCheck(msgspec.Struct, frozen=True):
     """What was found, or what is missing and how to fix it."""
 
 
-def look(directory: Path, *, deep: bool = False) -> list[DoctorCheck]:
+def look(directory: Path, *, deep: bool = False, requirements: MachineRequirements = REQUIREMENTS) -> list[DoctorCheck]:
     """Return all checks, in the order in which they are printed."""
     with ThreadPoolExecutor(2, thread_name_prefix="doctor") as pool:
         # Java and Node.js are slow to report their versions.
         of_pipeline = pool.submit(lambda: list(_pipeline()))
         of_node = pool.submit(_node)
-        checks = [_python(), *_extras(), _clock(), _files(), _disk(directory)]
+        checks = [_python(requirements), *_extras(requirements), _clock(requirements), _files(requirements)]
+        checks.append(_disk(directory, requirements))
         checks += _space(directory)
         checks += [of_node.result(), *of_pipeline.result()]
     return [*checks, _spark()] if deep else checks
@@ -124,10 +135,11 @@ def look(directory: Path, *, deep: bool = False) -> list[DoctorCheck]:
 # The machine
 
 
-def _python() -> DoctorCheck:
+def _python(requirements: MachineRequirements) -> DoctorCheck:
     running = ".".join(map(str, sys.version_info[:3]))
-    if sys.version_info < MIN_PYTHON:
-        return DoctorCheck("python", "wrong", f"{running}: mew needs {'.'.join(map(str, MIN_PYTHON))} or newer")
+    if sys.version_info < requirements.python:
+        needed = ".".join(map(str, requirements.python))
+        return DoctorCheck("python", "wrong", f"{running}: mew needs {needed} or newer")
     return DoctorCheck("python", "ok", f"{running}, mew {__version__}")
 
 
@@ -138,15 +150,16 @@ def _has(module: str) -> bool:
         return False
 
 
-def _extras() -> Iterator[DoctorCheck]:
-    missing = {name: [module for module in modules if not _has(module)] for name, modules in EXTRAS.items()}
+def _extras(requirements: MachineRequirements) -> Iterator[DoctorCheck]:
+    extras = requirements.extras
+    missing = {name: [module for module in modules if not _has(module)] for name, modules in extras.items()}
     if missing["server"]:
         what = ", ".join(missing["server"])
         yield DoctorCheck(
             "server", "wrong", f"{what} not installed, so a gateway cannot run: install mew-protocol[server]"
         )
     left_out = [name for name, modules in missing.items() if modules and name != "server"]
-    installed = ", ".join(name for name in EXTRAS if not missing[name])
+    installed = ", ".join(name for name in missing if not missing[name])
     if left_out:
         hints = "; ".join(f"{_FOR[name]} needs mew-protocol[{name}]" for name in left_out)
         yield DoctorCheck("extras", "note", f"installed: {installed or 'none'}; {hints}")
@@ -154,9 +167,9 @@ def _extras() -> Iterator[DoctorCheck]:
         yield DoctorCheck("extras", "ok", installed)
 
 
-def _clock() -> DoctorCheck:
+def _clock(requirements: MachineRequirements) -> DoctorCheck:
     now = time.time()
-    if now < RELEASED:
+    if now < requirements.earliest_time:
         date = time.strftime("%Y-%m-%d", time.gmtime(now))
         return DoctorCheck("clock", "wrong", f"the clock shows {date}, which is too early: set the clock")
     with tempfile.TemporaryFile() as file:
@@ -168,7 +181,7 @@ def _clock() -> DoctorCheck:
     return DoctorCheck("clock", "ok", time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(now)))
 
 
-def _files() -> DoctorCheck:
+def _files(requirements: MachineRequirements) -> DoctorCheck:
     try:
         import resource
     except ImportError:
@@ -176,13 +189,13 @@ def _files() -> DoctorCheck:
     allowed, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     if allowed == resource.RLIM_INFINITY:
         return DoctorCheck("open files", "ok", "no limit")
-    if allowed < MIN_OPEN_FILES:
+    if allowed < requirements.open_files:
         advice = f"`ulimit -n {most}`" if most > allowed else "ask the administrator of this machine"
         return DoctorCheck("open files", "note", f"{allowed}, which limits the connections: {advice}")
     return DoctorCheck("open files", "ok", f"{allowed:,}")
 
 
-def _disk(directory: Path) -> DoctorCheck:
+def _disk(directory: Path, requirements: MachineRequirements) -> DoctorCheck:
     place = next(folder for folder in (directory, *directory.parents) if folder.is_dir())
     try:
         free = shutil.disk_usage(place).free
@@ -190,11 +203,11 @@ def _disk(directory: Path) -> DoctorCheck:
         return DoctorCheck("disk", "wrong", f"{place}: {error.strerror}")
     if not os.access(place, os.W_OK):
         return DoctorCheck("disk", "wrong", f"{place} is not writable: tokens, logs and journal are stored there")
-    if free < TOO_LITTLE:
+    if free < requirements.disk:
         return DoctorCheck(
             "disk", "wrong", f"{human_size(free)} free at {place}, too little for a journal: free some space"
         )
-    state: _State = "note" if free < LITTLE else "ok"
+    state: _State = "note" if free < requirements.ample_disk else "ok"
     return DoctorCheck("disk", state, f"{human_size(free)} free at {place}")
 
 

@@ -119,8 +119,9 @@ class _Account(msgspec.Struct):
 class Budgets:
     """The accounts of one space."""
 
-    def __init__(self) -> None:
+    def __init__(self, max_payers: int = MAX_PAYERS) -> None:
         """Start with no accounts, so no participant has a debt."""
+        self.max_payers = max_payers
         self._accounts: dict[str, _Account] = {}
         self.exceeded: dict[str, int] = {}
         """Number of rejections by each budget since the start."""
@@ -167,7 +168,7 @@ class Budgets:
         """Remove each of the two least recently charged accounts if it has expired, or if there are too many."""
         for payer in list(islice(self._accounts, 2)):
             expired = self._accounts[payer].used + RETENTION_SECONDS * SECOND <= now
-            if expired or len(self._accounts) >= MAX_PAYERS:
+            if expired or len(self._accounts) >= self.max_payers:
                 del self._accounts[payer]
 
 

@@ -37,7 +37,6 @@ from mew.protocol.interface import (
     Tick,
 )
 from mew.protocol.limits import (
-    MAX_PAYERS,
     RETENTION_SECONDS,
     Bucket,
     Budgets,
@@ -271,7 +270,7 @@ class SpaceCore:
             table.pop(participant, None)
         self._left.pop(participant, None)
         self._left[participant] = self._now
-        if len(self._left) > MAX_PAYERS:
+        if len(self._left) > self.budgets.max_payers:
             self._forget_rates(next(iter(self._left)))
 
     def forget_rates(self, now: int) -> None:

@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from mew.cli.observe import feed
+from mew.cli.common.http_client import GatewayClient
 from mew.cli.observe.feed import FeedEvent, FeedFilter, JournalHistory, frame_json
 from mew.cli.observe.tail import Paint, count_text, event_line
 from mew.protocol.patterns import KindPattern
@@ -85,12 +85,18 @@ def test_since_starts_at_a_time(lab: Lab) -> None:
     assert lab.succeeds("tail", "--no-follow", "--since", "2099-01-01") == ""
 
 
-@pytest.mark.parametrize("window", [1, 3])
-def test_rare_lines_are_found_however_old_they_are(lab: Lab, window: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(feed, "WINDOW", window)
-    monkeypatch.setattr(feed, "PAGE_RECORDS", 2)
+def test_rare_lines_are_found_however_old_they_are(lab: Lab) -> None:
     assert [item[18:] for item in shown(lab, "-n", "2", "--kind", "chat", "--from", "alice")] == ["one", "three"]
     assert shown(lab, "-n", "0") == []
+
+
+@pytest.mark.parametrize("window", [1, 3])
+def test_old_events_are_found_in_small_windows_and_pages(lab: Lab, window: int) -> None:
+    with GatewayClient(f"http://localhost:{lab.port}", lab.token("alice"), "lab") as client:
+        history = JournalHistory(client, "lab", control=False, window=window, page_records=2)
+        events = history.latest(2, lambda event: (event.kind, event.sender) == ("chat", "alice"), data=False)
+    texts = [msgspec.json.decode(event.envelope or b"")["payload"]["text"] for event in events]
+    assert texts == ["one", "three"]
 
 
 def test_invalid_options_are_reported(lab: Lab) -> None:
@@ -312,8 +318,8 @@ class Pages:
         return msgspec.json.decode(msgspec.json.encode(page), type=form)
 
 
-def past_of(pages: Any, *, control: bool = False) -> JournalHistory:
-    return JournalHistory(pages, "lab", control=control)
+def past_of(pages: Any, *, control: bool = False, **limits: int) -> JournalHistory:
+    return JournalHistory(pages, "lab", control=control, **limits)
 
 
 @pytest.mark.parametrize("control", [False, True])
@@ -329,17 +335,15 @@ def test_since_returns_every_record_from_that_time_and_none_before(control: bool
 
 @pytest.mark.parametrize("window", [1, 2, 5, 512])
 @pytest.mark.parametrize("page", [1, 4, 5000])
-def test_the_latest_records_are_found_once_each_and_in_order(
-    window: int, page: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(feed, "WINDOW", window)
-    monkeypatch.setattr(feed, "PAGE_RECORDS", page)
+def test_the_latest_records_are_found_once_each_and_in_order(window: int, page: int) -> None:
     every = [position for position in range(7, 47) if position % 3]
     for number in (0, 1, 4, 100):
-        matches = past_of(Pages()).latest(number, lambda event: not event.is_data, data=False)
+        matches = past_of(Pages(), window=window, page_records=page).latest(
+            number, lambda event: not event.is_data, data=False
+        )
         result = [int(msgspec.json.decode(item.envelope or b"")["payload"]["text"]) for item in matches]
         assert result == (every[-number:] if number else [])
-    assert len(past_of(Pages()).latest(100, lambda _: True, data=True)) == 40
+    assert len(past_of(Pages(), window=window, page_records=page).latest(100, lambda _: True, data=True)) == 40
 
 
 def test_filters_are_combined() -> None:

@@ -17,7 +17,6 @@ import pytest
 
 from mew.cli.common.errors import Unreachable, UsageError
 from mew.cli.common.http_client import ApiError
-from mew.cli.participate import stream_feed
 from mew.cli.participate.stream import ChunkOptions
 from mew.cli.participate.stream_feed import Feed, packed, read_pieces, unpacked
 from mew.client import connect
@@ -278,11 +277,11 @@ def test_lines_and_chunks_and_prefixed_pieces() -> None:
     assert pieces_of(prefixed, length_prefixed=True) == [packed(b""), packed(b"xyz")]
 
 
-def test_without_input_a_callback_is_called_regularly(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(stream_feed, "IDLE_SECONDS", 0.01)
+def test_without_input_a_callback_is_called_regularly() -> None:
     reader, writer = os.pipe()
     with os.fdopen(reader, "rb") as source:
-        assert list(read_pieces(source, ChunkOptions(), lambda: _pour(writer, b"at last\n"))) == ["at last"]
+        pieces = read_pieces(source, ChunkOptions(), lambda: _pour(writer, b"at last\n"), idle_seconds=0.01)
+        assert list(pieces) == ["at last"]
 
 
 def test_a_writer_can_renew_its_presence(lab: Lab, stream: str) -> None:

@@ -128,9 +128,18 @@ _record: Final = msgspec.json.Decoder(_Record)
 class JournalHistory:
     """The journal of a space, over the HTTP API."""
 
-    def __init__(self, client: GatewayClient, space: str | None, *, control: bool) -> None:
+    def __init__(
+        self,
+        client: GatewayClient,
+        space: str | None,
+        *,
+        control: bool,
+        window: int = WINDOW,
+        page_records: int = PAGE_RECORDS,
+    ) -> None:
         """Query the bounds of the journal. `control` excludes all stream data."""
         self._client = client
+        self._window, self._page_records = window, page_records
         self.path = f"/spaces/{space or 'default'}/journal"
         self.control = int(control)
         end = self._page(END, 1)
@@ -147,7 +156,7 @@ class JournalHistory:
         """Yield the events from `start` to before `end`, by default up to `after`."""
         end = self.after if end is None else end
         while start < end:
-            page = self._page(start, min(PAGE_RECORDS, end - start), control=control)
+            page = self._page(start, min(self._page_records, end - start), control=control)
             for record in page.records:
                 if record.position < end and (event := record.to_event()) is not None:
                     yield event
@@ -159,7 +168,7 @@ class JournalHistory:
         """Return up to `number` latest events that match. Without `data`, no stream data is read to find them."""
         control = None if data else 1
         events: deque[FeedEvent] = deque()
-        begin, window = self.after, WINDOW
+        begin, window = self.after, self._window
         while len(events) < number and begin > max(self.first, self.after - FARTHEST):
             start = max(self.first, begin - window)
             part = self.since(start, begin, control=control)

@@ -29,19 +29,25 @@ _LENGTH: Final = struct.Struct(">I")
 _BUSY_SECONDS: Final = 0.05
 
 
-def read_pieces(source: IO[bytes], cut: "ChunkOptions", idle: Callable[[], None]) -> Iterator[Any]:
-    """Yield each piece of the input as the content of a `stream/data`. Raises `UsageError` for invalid input."""
+def read_pieces(
+    source: IO[bytes], cut: "ChunkOptions", idle: Callable[[], None], *, idle_seconds: float = IDLE_SECONDS
+) -> Iterator[Any]:
+    """Yield each piece of the input as the content of a `stream/data`. Raises `UsageError` for invalid input.
+
+    Calls `idle` after `idle_seconds` without input.
+    """
     if cut.chunk < 1 or cut.chunk > MAX_PIECE_BYTES:
         raise UsageError(f"--chunk: expected 1 to {MAX_PIECE_BYTES} bytes")
     if sum((cut.binary, cut.length_prefixed, cut.json_lines)) > 1:
         raise UsageError("give only one of --binary, --length-prefixed and --json-lines")
+    parts = _parts(source, idle, idle_seconds)
     if cut.binary:
-        yield from map(packed, _chunks(source, cut.chunk, idle))
+        yield from map(packed, _chunks(parts, cut.chunk))
     elif cut.length_prefixed:
-        yield from map(packed, _prefixed(source, idle))
+        yield from map(packed, _prefixed(parts))
     else:
         read = _value if cut.json_lines else _text
-        for number, line in enumerate(_lines(source, idle), 1):
+        for number, line in enumerate(_lines(parts), 1):
             yield read(number, line)
 
 
@@ -78,14 +84,14 @@ def _value(number: int, line: bytes) -> msgspec.Raw:
     return msgspec.Raw(line)
 
 
-def _parts(source: IO[bytes], idle: Callable[[], None]) -> Iterator[bytes]:
-    """Yield input as soon as it arrives. Calls `idle` after `IDLE_SECONDS` without input."""
+def _parts(source: IO[bytes], idle: Callable[[], None], idle_seconds: float) -> Iterator[bytes]:
+    """Yield input as soon as it arrives."""
     from os import read
 
     number = source.fileno()
     while True:
         try:
-            ready = select.select([number], [], [], IDLE_SECONDS)[0]
+            ready = select.select([number], [], [], idle_seconds)[0]
         except ValueError:
             ready = [number]
         if not ready:
@@ -97,9 +103,9 @@ def _parts(source: IO[bytes], idle: Callable[[], None]) -> Iterator[bytes]:
         yield part
 
 
-def _lines(source: IO[bytes], idle: Callable[[], None]) -> Iterator[bytes]:
+def _lines(parts: Iterator[bytes]) -> Iterator[bytes]:
     rest = b""
-    for part in _parts(source, idle):
+    for part in parts:
         *lines, rest = (rest + part).split(b"\n")
         yield from (line.removesuffix(b"\r") for line in lines)
         if len(rest) > MAX_PIECE_BYTES:
@@ -108,9 +114,9 @@ def _lines(source: IO[bytes], idle: Callable[[], None]) -> Iterator[bytes]:
         yield rest
 
 
-def _chunks(source: IO[bytes], chunk: int, idle: Callable[[], None]) -> Iterator[bytes]:
+def _chunks(parts: Iterator[bytes], chunk: int) -> Iterator[bytes]:
     buffer = bytearray()
-    for part in _parts(source, idle):
+    for part in parts:
         buffer += part
         while len(buffer) >= chunk:
             yield bytes(buffer[:chunk])
@@ -119,9 +125,9 @@ def _chunks(source: IO[bytes], chunk: int, idle: Callable[[], None]) -> Iterator
         yield bytes(buffer)
 
 
-def _prefixed(source: IO[bytes], idle: Callable[[], None]) -> Iterator[bytes]:
+def _prefixed(parts: Iterator[bytes]) -> Iterator[bytes]:
     buffer = bytearray()
-    for part in _parts(source, idle):
+    for part in parts:
         buffer += part
         while len(buffer) >= _LENGTH.size:
             (length,) = _LENGTH.unpack_from(buffer)
