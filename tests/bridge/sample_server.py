@@ -33,6 +33,12 @@ def refuse() -> str:
 
 
 @server.tool()
+def busy() -> str:
+    """Fails with the error code that the `mcp` package uses for a lost connection."""
+    raise MCPError(-32000, "Connection closed for maintenance")
+
+
+@server.tool()
 async def ponder(ctx: Context) -> str:
     """Never ends; a change of the list of prompts reports that it has begun."""
     await ctx.session.send_prompt_list_changed()

@@ -50,6 +50,8 @@ async def test_an_error_of_the_server_keeps_code_message_and_data(gateway: Runni
     async with bridged(gateway) as tools:
         error = await tools.error("tools/call", name="refuse", arguments={})
         assert error == {"code": -32050, "message": "not today", "data": {"try": "tomorrow"}}
+        error = await tools.error("tools/call", name="busy", arguments={})
+        assert error == {"code": -32000, "message": "Connection closed for maintenance"}
         assert (await tools.error("tools/call", arguments={}))["code"] == -32602
 
 

@@ -73,10 +73,31 @@ async def test_a_restarted_server_gets_a_new_session_without_a_call(gateway: Run
 @played
 async def test_a_call_that_loses_its_server_starts_a_new_session(gateway: Running) -> None:
     async with Service(ping=60) as service, bridged(gateway, service.server, **QUICK) as tools:
-        error = await tools.error("tools/call", name="die", arguments={})
-        assert error == {"code": -32000, "message": "the MCP server was lost before it answered"}
+        assert await tools.error("tools/call", name="die", arguments={}) == LOST
         async with service:
             assert text_of(await tools.call("add", a=1, b=2)) == "3"
+
+
+LOST = {"code": -32000, "message": "the MCP server was lost before it answered"}
+
+
+@played
+async def test_a_call_to_a_server_that_has_forgotten_the_session_starts_a_new_session(gateway: Running) -> None:
+    async with Service(ping=60) as service, bridged(gateway, service.server, **QUICK) as tools:
+        before = text_of(await tools.call("process"))
+        await service.kill()
+        async with service:
+            assert await tools.error("tools/call", name="process", arguments={}) == LOST
+            assert text_of(await tools.call("process")) != before
+
+
+@played
+async def test_an_error_of_the_server_with_the_code_of_a_lost_connection_is_passed_on(gateway: Running) -> None:
+    async with Service(ping=60) as service, bridged(gateway, service.server) as tools:
+        before = text_of(await tools.call("process"))
+        error = await tools.error("tools/call", name="busy", arguments={})
+        assert error == {"code": -32000, "message": "Connection closed for maintenance"}
+        assert text_of(await tools.call("process")) == before
 
 
 @played

@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from mew.protocol import raw_json
 from mew.protocol.errors import InvalidEnvelope, InvalidFormat, ProtocolError, SchemaViolation, UnknownFormat
 from mew.protocol.formats import APPLICATIONS, SCHEMA_BYTES, FormatDescriptor, Formats, check_fits, read_formats
+from mew.protocol.schema_cost import COMPILED_BYTES
 from mew.protocol.work import CHECKED_PER_UNIT, Work
 from tests.support.hypothesis_settings import examples
 
@@ -185,6 +186,20 @@ def test_a_refusal_quotes_the_first_line_of_the_validator() -> None:
         "`payload.formats[0].schema` is not a usable JSON Schema 2020-12: 12 is not"
     )
     assert "\n" not in refused.value.message
+
+
+@pytest.mark.parametrize("pattern", ["(?=a)", r"(a)\1", "[", "(?:[a-z]{500}){500}"])
+def test_a_refused_pattern_comes_with_the_rules_for_patterns(pattern: str) -> None:
+    with pytest.raises(InvalidFormat) as refused:
+        declared({"pattern": pattern})
+    rules = f" no larger than {COMPILED_BYTES} bytes compiled, without look-around and back-references"
+    assert refused.value.message.endswith(rules)
+
+
+def test_another_refused_value_comes_without_the_rules_for_patterns() -> None:
+    with pytest.raises(InvalidFormat) as refused:
+        declared({"pattern": 'is not a "regex"', "type": 'is not a "regex"'})
+    assert "look-around" not in refused.value.message
 
 
 def test_a_schema_has_a_maximum_size() -> None:

@@ -8,6 +8,7 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
+from http import HTTPStatus
 from typing import Any, Final
 
 import mcp.types as mcp
@@ -25,7 +26,7 @@ from mew.bridge.stdio import StdioTransport
 from mew.client.errors import McpError
 
 LOST: Final = mcp.CONNECTION_CLOSED
-"""Error code of a call whose server was lost (−32000)."""
+"""Error code of a call whose server was lost (−32000). A server may use the same code for its own errors."""
 FORWARDED_METHODS: Final = {
     "tools/list": "tools",
     "tools/call": "tools",
@@ -39,10 +40,8 @@ FORWARDED_METHODS: Final = {
 }
 """Forwarded methods, and the capability that a server must have for each."""
 LISTS: Final = ("tools", "resources", "prompts")
-SESSION_UNKNOWN: Final = "Session terminated"
-"""Message of the `mcp` package if an HTTP server does not know our session."""
-NO_ANSWER_PREFIXES: Final = ("Connection closed", "SSE stream")
-"""Prefixes of the package's messages if no answer can arrive. A server may use the same code for its own errors."""
+SESSION_HEADER: Final = "mcp-session-id"
+"""The header of a request within a session. The answer 404 means that the server has ended it (MCP, Transports)."""
 PING_SECONDS: Final = 10.0
 """Timeout for the answer to a ping."""
 CLIENT_INFO: Final = mcp.Implementation(name="mew-bridge", version=__version__)
@@ -60,13 +59,17 @@ class McpSession:
     """A session with an MCP server after the handshake."""
 
     def __init__(
-        self, session: ClientSession, server: StdioServer | HttpServer, transport: StdioTransport | None
+        self,
+        session: ClientSession,
+        server: StdioServer | HttpServer,
+        transport: StdioTransport | None,
+        ended: asyncio.Event,
     ) -> None:
-        """Use `open_mcp_session` instead of calling this directly."""
+        """Use `open_mcp_session` instead of calling this directly. `ended` is set when the session is lost."""
         self._session = session
         self._server = server
         self._transport = transport
-        self._ended = asyncio.Event() if transport is None else transport.ended
+        self._ended = ended
 
     @property
     def lists(self) -> list[str]:
@@ -107,14 +110,12 @@ class McpSession:
         return result.model_dump(by_alias=True, exclude_none=True, mode="json")
 
     async def _failure(self, error: MCPError) -> McpError:
-        """Convert an error for the caller. If the session is lost, also end the session; if in doubt, ping."""
-        if error.code == mcp.INVALID_REQUEST and error.message == SESSION_UNKNOWN:
-            self._ended.set()
-        elif error.code != LOST or not error.message.startswith(NO_ANSWER_PREFIXES):
-            return McpError(error.code, error.message, error.data)
-        elif self._transport is None:
+        """Convert an error for the caller. If an HTTP server may be lost, find out with a ping."""
+        if error.code == LOST and self._transport is None:
             await self._ping()
-        return McpError(LOST, "the MCP server was lost before it answered")
+        if self._ended.is_set():
+            return McpError(LOST, "the MCP server was lost before it answered")
+        return McpError(error.code, error.message, error.data)
 
     # The end
 
@@ -144,7 +145,7 @@ class McpSession:
             async with asyncio.timeout(PING_SECONDS):
                 await self._session.send_ping()
         except MCPError as error:
-            if error.message == SESSION_UNKNOWN or error.message.startswith(NO_ANSWER_PREFIXES):
+            if error.code == LOST:
                 self._ended.set()
         except TimeoutError:
             self._ended.set()
@@ -160,10 +161,11 @@ async def open_mcp_session(
         _handle_message(message, server.name, changed)
 
     transport: StdioTransport | None = None
+    lost = asyncio.Event()
     async with AsyncExitStack() as stack:
         try:
             async with asyncio.timeout(seconds):
-                session, transport = await _connect(stack, server, environment, handle_message)
+                session, transport = await _connect(stack, server, environment, handle_message, lost)
                 await _initialize(session, server.name)
         except TimeoutError:
             raise ServerDisconnected(f"{server.name!r} did not answer `initialize` within {seconds:g} s") from None
@@ -174,7 +176,7 @@ async def open_mcp_session(
         if session.discover_result is not None:
             listening = asyncio.create_task(_listen(session, changed), name=f"mew bridge: changes of {server.name}")
             stack.push_async_callback(_cancel, listening)
-        yield McpSession(session, server, transport)
+        yield McpSession(session, server, transport, lost if transport is None else transport.ended)
 
 
 async def _connect(
@@ -182,8 +184,12 @@ async def _connect(
     server: StdioServer | HttpServer,
     environment: Mapping[str, str],
     handle_message: MessageHandlerFnT,
+    lost: asyncio.Event,
 ) -> tuple[ClientSession, StdioTransport | None]:
-    """Return a session before the handshake, and the child process of a stdio server."""
+    """Return a session before the handshake, and the child process of a stdio server.
+
+    `lost` is set when an HTTP server does not know the session any more.
+    """
     if isinstance(server, StdioServer):
         transport = await StdioTransport.start(server, environment)
         stack.push_async_callback(transport.stop)
@@ -191,7 +197,18 @@ async def _connect(
             transport.incoming, transport.outgoing, message_handler=handle_message, client_info=CLIENT_INFO
         )
         return await stack.enter_async_context(session), transport
+
+    async def check_session(response: Any) -> None:
+        request = response.request
+        if (
+            response.status_code == HTTPStatus.NOT_FOUND
+            and request.method == "POST"
+            and SESSION_HEADER in request.headers
+        ):
+            lost.set()
+
     client = await stack.enter_async_context(create_mcp_http_client(headers=dict(server.headers)))
+    client.event_hooks = {"response": [check_session]}
     streams = await stack.enter_async_context(streamable_http_client(server.url, http_client=client))
     session = ClientSession(*streams, message_handler=handle_message, client_info=CLIENT_INFO)
     return await stack.enter_async_context(session), None

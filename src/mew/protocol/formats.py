@@ -38,7 +38,6 @@ _DESCRIBED: Final = 2**24
 Detecting a mismatch is fast. To locate it, the validator creates an error at each step, with copies of content and
 schema."""
 _SCHEMA_BYTES_PER_UNIT: Final = 16
-_NO_REGEX: Final = 'is not a "regex"'
 _REGEX: Final = f" no larger than {schema_cost.COMPILED_BYTES} bytes compiled, without look-around and back-references"
 _ERROR_BYTES: Final = 512
 """Bytes that each error costs in addition."""
@@ -217,4 +216,7 @@ class _Compiler:
 
 def _first_line(error: Exception) -> str:
     line = str(error).partition("\n")[0][:200]
-    return line + _REGEX if _NO_REGEX in str(error) else line
+    match error:
+        case jsonschema_rs.ValidationError(kind=jsonschema_rs.ValidationErrorKind.Format(format="regex")):
+            return line + _REGEX
+    return line
