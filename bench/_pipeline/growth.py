@@ -22,7 +22,7 @@ from mew.pipeline.jobs.running import run_batch
 from mew.pipeline.lake import Lake
 from mew.pipeline.session import close_session, open_session
 from mew.pipeline.settings import PipelineSettings
-from mew.pipeline.spread import run_on_spark
+from mew.pipeline.spread import SparkEngine
 
 FRAMES: Final = 5_000_000
 SHARE: Final = 100
@@ -58,7 +58,7 @@ def _warm(folder: Path) -> Iterator[Callable[[Path, Path], float]]:
 
     def run(journal: Path, lake: Path) -> float:
         started = time.perf_counter()
-        done = run_batch(journal, Lake(lake), lambda work, items: run_on_spark(session, work, items))
+        done = run_batch(journal, Lake(lake), SparkEngine(lambda: session))
         assert done is not None
         return time.perf_counter() - started
 

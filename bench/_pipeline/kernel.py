@@ -17,6 +17,7 @@ import duckdb
 import msgspec
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from mew.journal.arrow import SCHEMA
 from mew.journal.layout import JournalFolder
@@ -26,8 +27,8 @@ from mew.pipeline.kernel.decoding import DecodeOptions
 from mew.pipeline.kernel.formats import format_of
 from mew.pipeline.kernel.processing import UnitResult, process
 from mew.pipeline.kernel.units import Unit, cut, read
-from mew.pipeline.stitch.activity import ControlActivity
-from mew.pipeline.stitch.stitching import MergeTarget, Stitched, merge
+from mew.pipeline.silver.partials import WINDOW, with_tag
+from mew.protocol.timestamps import SECOND
 
 FRAMES = 1_000_000
 SEGMENT = 100_000
@@ -128,31 +129,30 @@ def by_kernel(tables: list[tuple[Unit, pa.Table]], options: DecodeOptions) -> li
     return [process(unit, table, CATALOGUE, options) for unit, table in tables]
 
 
-def stitched(done: list[UnitResult], frames: int) -> Stitched:
-    """Merge the units of one batch."""
-    return merge(
-        None, [unit.summary for unit in done], ControlActivity(), MergeTarget(SPACE, frames - 1, NOON + 10**10)
-    )
+def windows_of(done: list[UnitResult]) -> list[tuple[Any, ...]]:
+    """Stream, width, beginning, frames and bytes of every window, added up over the units."""
+    windows = with_tag(pa.Table.from_batches([rows for unit in done for rows in unit.partials]), WINDOW)
+    sums: list[tuple[Any, ...]] = []
+    for seconds in (1, 60):
+        width = seconds * SECOND
+        starts = pc.multiply(pc.divide(windows["start"], width), width)
+        rows = windows.set_column(windows.schema.get_field_index("start"), "start", starts)
+        added = rows.group_by(["stream_id", "start"]).aggregate([("frames", "sum"), ("bytes", "sum")])
+        values = [tuple(row.values()) for row in added.to_pylist()]
+        sums += [(stream_id, seconds, *counts) for stream_id, *counts in values]
+    return sorted(sums)
 
 
-def same(done: list[UnitResult], whole: Stitched, database: duckdb.DuckDBPyConnection, frames: int) -> bool:
+def same(done: list[UnitResult], database: duckdb.DuckDBPyConnection, frames: int) -> bool:
     """Return whether both results have the same frames, faults and windows."""
     (decoded,) = database.execute("SELECT count(*) FROM decoded").fetchall()[0]
     expected_rows = database.execute(
         "SELECT stream_id, width, epoch_us(start), frames, bytes FROM windows ORDER BY ALL"
     )
-    table = whole.stream_activity
-    starts = table["start"].cast(pa.int64()).to_pylist()
-    names = ("stream_id", "seconds", "frames", "bytes")
-    rows = sorted(
-        zip(
-            *(table[name].to_pylist() for name in names[:2]),
-            starts,
-            *(table[name].to_pylist() for name in names[2:]),
-            strict=True,
-        )
+    return (
+        sum(unit.quarantine.num_rows for unit in done) == frames - decoded
+        and windows_of(done) == expected_rows.fetchall()
     )
-    return sum(unit.quarantine.num_rows for unit in done) == frames - decoded and rows == expected_rows.fetchall()
 
 
 def kernel(frames: int = FRAMES) -> bool:
@@ -174,10 +174,9 @@ def kernel(frames: int = FRAMES) -> bool:
             for _ in range(ROUNDS):
                 tables = spend("read", partial(read_all, units))
                 done = spend("process", partial(by_kernel, tables, DecodeOptions()))
-                whole = spend("stitch", partial(stitched, done, frames))
                 spend("process, typed", partial(by_kernel, tables, DecodeOptions(frozenset([FORMAT.fingerprint]))))
                 spend("DuckDB, the like", partial(database.execute, sql))
-            equal = same(done, whole, database, frames)
+            equal = same(done, database, frames)
     size = statistics.mean(map(len, payloads()))
     print(f"{frames:,} frames of {size:.0f} bytes in {len(units)} units; CPU-seconds a million:")
     for name, spent in costs.items():

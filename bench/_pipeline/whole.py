@@ -26,7 +26,7 @@ from mew.pipeline.jobs.running import run_batch
 from mew.pipeline.lake import Lake, Progress
 from mew.pipeline.session import close_session, open_session
 from mew.pipeline.settings import PipelineSettings
-from mew.pipeline.spread import run_on_spark
+from mew.pipeline.spread import SparkEngine
 from mew.testing import MemorySpace
 
 FRAMES = 5_000_000
@@ -34,7 +34,7 @@ ROUNDS = 3
 PART_GOAL = 1.5
 WHOLE_GOAL = 4.0
 RATE_GOAL = 700_000
-STAGES = ("frames", "stitch")
+STAGES = ("frames", "gold")
 """The stages of a run that do the same as the others."""
 CAPABILITIES = [{"kind": "*"}]
 SQL = """
@@ -142,7 +142,7 @@ def _compare(session: SparkSession, folder: Path, frames: int) -> bool:
         took.setdefault(what, []).append(time.perf_counter() - started)
 
     def ours(out: Path) -> Progress:
-        run = run_batch(folder / "journal", Lake(out), lambda work, items: run_on_spark(session, work, items))
+        run = run_batch(folder / "journal", Lake(out), SparkEngine(lambda: session))
         assert run is not None
         parts.append(sum(run.seconds[stage] for stage in STAGES))
         return run

@@ -18,8 +18,7 @@ from traitlets.config import Config
 from mew.pipeline import open_lake
 from mew.pipeline.jobs.running import run_batch
 from mew.pipeline.lake import Lake
-from mew.pipeline.spread import spread_local
-from tests.pipeline.sessions import FOR_CHILDREN
+from tests.pipeline.sessions import ENGINE, FOR_CHILDREN
 from tools.journal_generator import generate
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -103,7 +102,7 @@ class Ran:
 def ran(tmp_path_factory: pytest.TempPathFactory) -> Ran:
     folder = tmp_path_factory.mktemp("notebook")
     generate(folder / "journal", records=30_000, spaces=2, seed=7)
-    run_batch(folder / "journal", Lake(folder / "lake"), spread_local)
+    run_batch(folder / "journal", Lake(folder / "lake"), ENGINE)
     notebook = stored()
     cell = nbformat.v4.new_code_cell(TELL, id="tell")  # type: ignore[no-untyped-call]
     notebook.cells.insert(index(notebook, "close"), cell)

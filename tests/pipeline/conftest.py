@@ -5,22 +5,15 @@ Must not hold fixtures of one package; those live in its own folder.
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
 
-from mew.pipeline.session import close_session, open_session
+from mew.pipeline.session import close_session
 from tests.pipeline.jobs.lakes import run_all
-from tests.pipeline.sessions import SETTINGS, SHORT_LIVED
-from tests.pipeline.sharing import Sharing, place_in_queue
+from tests.pipeline.sessions import shared_session
+from tests.pipeline.sharing import place_in_queue
 from tools.journal_generator import Truth, generate
-
-
-@pytest.hookimpl(optionalhook=True)
-def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Sharing | None:
-    """With `--dist loadscope` all that need Spark go to one worker: a second Spark takes longer than it saves."""
-    return Sharing(config, log) if config.getoption("dist") == "loadscope" else None
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -29,9 +22,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 @pytest.fixture(scope="session")
-def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+def spark() -> Iterator[SparkSession]:
     """Shared: a test leaves it as it was."""
-    session = open_session(SETTINGS, lake=tmp_path_factory.mktemp("spark lake"), java_options=SHORT_LIVED)
+    session = shared_session()
     yield session
     close_session(session)
 

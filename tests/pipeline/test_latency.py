@@ -25,4 +25,4 @@ def test_a_sealed_segment_is_in_the_tables_and_told_to_the_space_in_time(
     assert len(found.heard) == SEGMENTS
     assert table < SLACK * TABLE_GOAL
     assert heard < SLACK * HEARD_GOAL
-    assert found.stages["together"] > 0
+    assert found.stages["gold"] > 0

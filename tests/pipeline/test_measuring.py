@@ -13,7 +13,7 @@ from mew.pipeline.lake import Lake
 from mew.pipeline.measuring import CannotMeasure, WatchMetrics, served
 from mew.protocol.timestamps import SECOND
 from tests.pipeline.jobs.growing import Growing
-from tests.pipeline.jobs.lakes import one_by_one
+from tests.pipeline.sessions import ENGINE
 from tools.journal_generator import generate
 
 SECONDS = 10
@@ -37,7 +37,7 @@ def test_how_far_a_watch_is_behind_is_told_before_and_after_each_batch(tmp_path:
     truth = generate(whole, records=6_000, spaces=2, seed=3, segment_bytes=100_000)
     journal = Growing(whole, tmp_path / "journal")
     journal.grow(1)
-    watch = Watch(journal.path, Lake(tmp_path / "lake"), one_by_one, Never())
+    watch = Watch(journal.path, Lake(tmp_path / "lake"), ENGINE, Never())
     meter = WatchMetrics(journal.path, watch, lambda: (7, 2))
     before = figures(meter.text())
     assert before['mew_pipeline_lag_positions{space="harbour"}'] > 0

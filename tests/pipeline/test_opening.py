@@ -16,7 +16,8 @@ from mew.pipeline.lake import Lake, LakeError, UnknownTable
 from mew.pipeline.lookup.output import plain
 from mew.pipeline.schemas import TABLES
 from mew.pipeline.settings import PipelineSettings
-from tests.pipeline.jobs.lakes import one_by_one, run_all
+from tests.pipeline.jobs.lakes import run_all
+from tests.pipeline.sessions import ENGINE
 from tools.journal_generator import Truth, generate
 
 EVERY = [*TABLES, "progress"]
@@ -103,7 +104,7 @@ def test_a_spark_that_the_program_opened_itself_does_not_end_with_a_lake(
 
 def test_it_stands_still_while_batches_are_added(tmp_path: Path, spark: SparkSession) -> None:
     generate(tmp_path / "journal", records=3_000, spaces=1, seed=3)
-    assert run_batch(tmp_path / "journal", Lake(tmp_path / "lake"), one_by_one, most=1_000) is not None
+    assert run_batch(tmp_path / "journal", Lake(tmp_path / "lake"), ENGINE, most=1_000) is not None
     lake = open_lake(tmp_path / "lake", session=spark)
     names = ("participants", "frames")  # one whose unfinished rows go with the next batch, and one that grows
     before = {name: lines(lake.arrow(name).to_pylist()) for name in names}

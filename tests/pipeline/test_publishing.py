@@ -14,14 +14,15 @@ from mew.client import Frame, Space, Subscription
 from mew.journal.layout import JournalFolder, Segment
 from mew.journal.reader import Journal
 from mew.journal.segment_reader import read_control, read_frames
-from mew.pipeline.jobs.made import BatchPreview
+from mew.pipeline.jobs.results import BatchPreview
 from mew.pipeline.jobs.running import Batches
 from mew.pipeline.lake import Lake
 from mew.pipeline.publishing import ACTIVITY, Activity, CannotPublish, PublishedAlarm, Publisher, figures
 from mew.protocol.timestamps import SECOND
 from tests.client.gateway_process import gateway_process
-from tests.pipeline.jobs.lakes import dicts, one_by_one, run_all
-from tests.pipeline.jobs.watched import FAST, WITHOUT_SPARK, Watching
+from tests.pipeline.jobs.lakes import dicts, run_all
+from tests.pipeline.jobs.watched import FAST, WATCH_PROCESS, Watching
+from tests.pipeline.sessions import ENGINE
 from tools.journal_generator import generate
 from tools.journal_generator.forged_files import write_forged_journal
 
@@ -96,7 +97,9 @@ def test_a_participant_hears_what_flowed_a_moment_after_it_was_sealed(tmp_path: 
             return stream_id, await _play(space, told)
 
     with gateway_process(tmp_path, FAST) as gateway:
-        watching = Watching([*WITHOUT_SPARK, str(journal), str(lake), gateway.url], MEW_TOKEN="token-of-bob")
+        watching = Watching([*WATCH_PROCESS, str(journal), str(lake), gateway.url], MEW_TOKEN="token-of-bob")
+        # Spark has started, and its first job, which takes longest, is done.
+        watching.until(lambda told: "finished" in told)
         own, heard = asyncio.run(listen(gateway.url))
         assert watching.end(signal.SIGTERM)[0] == 0
         gateway.stop()
@@ -116,7 +119,7 @@ def test_a_participant_hears_what_flowed_a_moment_after_it_was_sealed(tmp_path: 
 def _made(journal: Path, lake: Path, most: int | None = None, *, refresh: bool = False) -> list[BatchPreview]:
     """What every batch that is to be done was about to commit."""
     shown: list[BatchPreview] = []
-    batches = Batches(journal, Lake(lake), one_by_one, shown.append)
+    batches = Batches(journal, Lake(lake), ENGINE, shown.append)
     while batches.next(most=most, refresh=refresh) is not None:
         refresh = False
     return shown

@@ -11,7 +11,7 @@ from mew.pipeline.lookup.typed import format_view
 from mew.pipeline.schemas import TABLES
 from mew.pipeline.session import close_session, open_session
 from mew.pipeline.settings import PipelineSettings
-from mew.pipeline.spread import run_on_spark
+from mew.pipeline.spread import SparkEngine
 from tests.pipeline.jobs.truths import is_true
 from tools.journal_generator import generate
 
@@ -24,7 +24,7 @@ def test_a_large_journal_is_what_its_story_knows(tmp_path: Path) -> None:
     lake = Lake(tmp_path / "lake")
     session = open_session(PipelineSettings(master="local[2]", driver_memory="1g"), lake=lake.path)
     try:
-        run = run_batch(tmp_path / "journal", lake, lambda work, items: run_on_spark(session, work, items))
+        run = run_batch(tmp_path / "journal", lake, SparkEngine(lambda: session))
     finally:
         close_session(session)
     assert run is not None

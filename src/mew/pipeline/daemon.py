@@ -6,7 +6,7 @@ next one is ready immediately, and no caller waits until everything is loaded ag
 
 from pyspark.daemon import manager
 
-import mew.pipeline.jobs.together  # noqa: F401 - what the workers' first task would load
+import mew.pipeline.jobs.tasks  # noqa: F401 - what the workers' first task would load
 
 if __name__ == "__main__":
     manager()

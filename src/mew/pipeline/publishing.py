@@ -22,7 +22,7 @@ import pyarrow.parquet as pq
 from mew.client import ConnectionLost, Format, ProtocolError, Space, Stream, connect
 from mew.client.errors import JournalUnavailable, Paused, RateLimited
 from mew.errors import MewError
-from mew.pipeline.jobs.made import BatchPreview
+from mew.pipeline.jobs.results import BatchPreview
 from mew.pipeline.schemas import AUDIT, OPEN, STREAM_ACTIVITY
 from mew.protocol.timestamps import SECOND
 

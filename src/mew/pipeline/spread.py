@@ -1,7 +1,7 @@
-"""Spreads pure work over Spark's workers: bytes in, bytes out, one task an item, one job in all.
+"""Runs work on Spark: functions on items, one task per item, whose rows come back as one Arrow table.
 
-What the work is, where it reads and what it writes, is its own affair. No row crosses between Python and the JVM but an
-item's number to the worker and its result back.
+Knows nothing about what the work is, where it reads and what it writes. Waiting for Spark can be interrupted: the job
+is then cancelled.
 """
 
 import base64
@@ -10,18 +10,25 @@ import threading
 import traceback
 import uuid
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, Final, NamedTuple, TypeAlias
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Final, Generic, NamedTuple, TypeAlias, TypeVar
 
 import msgspec
 import pyarrow as pa
 from pyspark import Broadcast, InheritableThread, SparkContext
 from pyspark.sql import SparkSession
+from pyspark.sql.pandas.types import from_arrow_schema
 
 from mew.errors import MewError
 from mew.pipeline.session import one_line
 
+T = TypeVar("T")
 Work: TypeAlias = Callable[[bytes], bytes]
 """Pure, and importable by a worker. What all items share is bound to it, as by `functools.partial`."""
+RowWork: TypeAlias = Callable[[bytes], Iterator[pa.RecordBatch]]
+"""The same, for work that yields rows."""
 Progress: TypeAlias = Callable[[int, int], None]
 """Told how many items are done, of how many."""
 
@@ -61,6 +68,54 @@ class ItemFailed(Exception):
         super().__init__("mew-item-failed:" + base64.b64encode(msgspec.json.encode(failure)).decode())
 
 
+def _no_display(_title: str) -> AbstractContextManager[Progress]:
+    return nullcontext(lambda _done, _total: None)
+
+
+def _no_check() -> None:
+    """Nothing keeps work from beginning."""
+
+
+@dataclass(frozen=True)
+class SparkEngine:
+    """Where a batch is computed: a session that is opened when it is first needed, and a display of its progress."""
+
+    open_session: Callable[[], SparkSession]
+    display: Callable[[str], AbstractContextManager[Progress]] = _no_display
+    check: Callable[[], None] = _no_check
+    """Called before work begins; it may raise an error instead."""
+
+    def start(self) -> None:
+        """Open the session."""
+        self.check()
+        self.open_session()
+
+    def run(self, title: str, work: Work, items: Sequence[bytes]) -> list[bytes]:
+        """As `run_on_spark`."""
+        if not items:
+            return []
+        self.check()
+        session = self.open_session()
+        with self.display(title) as progress:
+            return run_on_spark(session, work, items, progress=progress)
+
+    def rows(self, title: str, work: RowWork, items: Sequence[bytes], schema: pa.Schema) -> pa.Table:
+        """As `rows_on_spark`."""
+        if not items:
+            return schema.empty_table()
+        self.check()
+        session = self.open_session()
+        with self.display(title) as progress:
+            return rows_on_spark(session, work, items, schema, progress=progress)
+
+    def compute(self, title: str, action: Callable[[SparkSession], T]) -> T:
+        """The result of an action on DataFrames."""
+        self.check()
+        session = self.open_session()
+        with self.display(title):
+            return _Job[T](session).run(lambda: action(session))
+
+
 def run_on_spark(
     session: SparkSession, work: Work, items: Sequence[bytes], *, progress: Progress | None = None
 ) -> list[bytes]:
@@ -70,16 +125,37 @@ def run_on_spark(
     """
     if not items:
         return []
-    context = session.sparkContext
+    return _in_order(_map_items(session, partial(_one_result, work), items, _RESULT, progress), len(items))
+
+
+def rows_on_spark(
+    session: SparkSession,
+    work: RowWork,
+    items: Sequence[bytes],
+    schema: pa.Schema,
+    *,
+    progress: Progress | None = None,
+) -> pa.Table:
+    """The rows that the work yields for all items, in the order of the items; failures as in `run_on_spark`."""
+    return _map_items(session, partial(_rows_alone, work), items, schema, progress)
+
+
+def _map_items(
+    session: SparkSession, work: "_NumberedWork", items: Sequence[bytes], schema: pa.Schema, progress: Progress | None
+) -> pa.Table:
+    count = len(items)
+
+    def rows(payload: "Broadcast[list[bytes]] | SharedPayload") -> pa.Table:
+        numbers_df = session.range(count, numPartitions=count)
+        return numbers_df.mapInArrow(partial_work(work, payload), from_arrow_schema(schema)).toArrow()
+
     if sum(map(len, items)) <= SMALL_BYTES:
-        table = _Job(session, context).run(partial_work(work, SharedPayload(list(items))), len(items), progress)
-        return _in_order(table, len(items))
-    shared = context.broadcast(list(items))
+        return _Job[pa.Table](session).run(lambda: rows(SharedPayload(list(items))), count, progress)
+    shared = session.sparkContext.broadcast(list(items))
     try:
-        table = _Job(session, context).run(partial_work(work, shared), len(items), progress)
+        return _Job[pa.Table](session).run(lambda: rows(shared), count, progress)
     finally:
         shared.destroy()
-    return _in_order(table, len(items))
 
 
 def spread_local(work: Work, items: Sequence[bytes], *, progress: Progress | None = None) -> list[bytes]:
@@ -107,17 +183,30 @@ class SharedPayload(NamedTuple):
     value: list[bytes]
 
 
-def partial_work(work: Work, items: "Broadcast[list[bytes]] | SharedPayload") -> Callable[[Batches], Batches]:
-    """The work as Spark calls it: for the numbers of items, their results."""
+_NumberedWork: TypeAlias = Callable[[int, bytes], Batches]
+"""The rows of an item, by its number and itself."""
+
+
+def _one_result(work: Work, index: int, item: bytes) -> Batches:
+    yield pa.record_batch(
+        [pa.array([index], pa.int64()), pa.array([_checked(work(item))], pa.binary())], schema=_RESULT
+    )
+
+
+def _rows_alone(work: RowWork, _index: int, item: bytes) -> Batches:
+    return work(item)
+
+
+def partial_work(work: _NumberedWork, items: "Broadcast[list[bytes]] | SharedPayload") -> Callable[[Batches], Batches]:
+    """The work as Spark calls it: for the numbers of items, their rows."""
 
     def run(batches: Batches) -> Batches:
         for batch in batches:
             for index in batch.column(0).to_pylist():
                 try:
-                    result = _checked(work(items.value[index]))
+                    yield from work(index, items.value[index])
                 except Exception as error:
                     raise ItemFailed(_failure(index, error)) from None
-                yield pa.record_batch([pa.array([index], pa.int64()), pa.array([result], pa.binary())], schema=_RESULT)
 
     return run
 
@@ -138,20 +227,21 @@ def _failure(index: int, error: Exception) -> _Failure:
 # On the driver
 
 
-class _Job:
+class _Job(Generic[T]):
     """One action, run beside the thread that waits for it, so that waiting can be broken off."""
 
-    def __init__(self, session: SparkSession, context: SparkContext) -> None:
+    def __init__(self, session: SparkSession) -> None:
         self._session = session
-        self._context = context
+        self._context: SparkContext = session.sparkContext
         self._group = f"mew-{uuid.uuid4()}"
         self._done = threading.Event()
-        self._table: pa.Table | None = None
+        self._results: list[T] = []
         self._error: BaseException | None = None
 
-    def run(self, work: Callable[[Batches], Batches], count: int, progress: Progress | None) -> pa.Table:
+    def run(self, action: Callable[[], T], count: int = 0, progress: Progress | None = None) -> T:
+        """The result of the action; `progress` receives how many of so many tasks have ended."""
         thread = InheritableThread(
-            target=self._act, args=(work, count), session=self._session, name=self._group, daemon=True
+            target=self._act, args=(action,), session=self._session, name=self._group, daemon=True
         )
         thread.start()
         told = 0
@@ -169,13 +259,12 @@ class _Job:
             raise _work_failed(self._error) from None
         if progress is not None and told < count:
             progress(count, count)
-        return self._table
+        return self._results[0]
 
-    def _act(self, work: Callable[[Batches], Batches], count: int) -> None:
+    def _act(self, action: Callable[[], T]) -> None:
         try:
             self._context.setJobGroup(self._group, "mew", interruptOnCancel=True)
-            numbers_df = self._session.range(count, numPartitions=count)
-            self._table = numbers_df.mapInArrow(work, "item long, result binary").toArrow()
+            self._results.append(action())
         except BaseException as error:
             self._error = error
         finally:

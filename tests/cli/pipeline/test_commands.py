@@ -58,7 +58,7 @@ def test_a_run_on_spark_reports_its_work_and_a_second_one_has_nothing_to_do(gene
     assert (code, errors) == (0, "")
     progress = json.loads(output)
     assert progress["positions"] == {name: space.last for name, space in truth.spaces.items()}
-    assert {"start", "together", "commit"} <= progress["seconds"].keys()
+    assert {"start", "spaces", "gold", "commit"} <= progress["seconds"].keys()
     assert progress["seconds"]["start"] > progress["seconds"]["commit"] / 100
     assert progress["lag"] == {name: {"positions": 0, "seconds": 0.0} for name in truth.spaces}
     code, output, errors = mew("run", "--journal", "journal", "--lake", "spark", cwd=folder)

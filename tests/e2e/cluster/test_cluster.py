@@ -13,10 +13,11 @@ import pytest
 
 from mew.pipeline import session
 from mew.pipeline.lake import Lake
-from mew.pipeline.session import SparkStartError, log_files, open_session
+from mew.pipeline.session import SparkStartError, close_session, log_files, open_session
 from mew.pipeline.settings import PipelineSettings
 from tests.e2e.cluster.standalone import JAVA_OPTIONS, Cluster, running, until
 from tests.pipeline.jobs.lakes import CONTENT, contents, run_all
+from tests.pipeline.sessions import shared_session
 from tools.journal_generator import generate
 
 pytestmark = pytest.mark.timeout(300)
@@ -37,8 +38,9 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def local(place: Path) -> Contents:
-    """What is in the tables that a local run makes."""
+    """What is in the tables that a local run makes; its session ends, so that a test can open another."""
     run_all(place / "journal", place / "local")
+    close_session(shared_session())
     return contents(place / "local")
 
 

@@ -32,8 +32,8 @@ from mew.pipeline.landing.watching import LandingWatch
 from tests.e2e.kafka.broker import Broker
 from tests.e2e.kafka.shipping import Shipper, sent, ship_here, ship_once
 from tests.journal.journal_fixture import JournalFixture
-from tests.pipeline.jobs.lakes import contents, dicts, one_by_one, run_all
-from tests.pipeline.sessions import FOR_CHILDREN
+from tests.pipeline.jobs.lakes import contents, dicts, run_all
+from tests.pipeline.sessions import ENGINE, FOR_CHILDREN
 from tools.journal_generator import Truth, generate
 
 pytestmark = pytest.mark.timeout(240)
@@ -285,7 +285,7 @@ def test_a_watch_lands_what_comes_and_waits_for_a_broker_that_is_away(
     ship_here(fixture.folder, topic)
     landing = Ingest(lake, parse_topic_url(topic), lambda: spark)
     landing.journal.mkdir(parents=True)
-    watch = Watch(landing.journal, lake, one_by_one, stop)
+    watch = Watch(landing.journal, lake, ENGINE, stop)
     watch.land = LandingWatch(landing, stop)
     notices = watch.run()
     assert next(item for item in notices if isinstance(item, BatchFinished)).records == 18

@@ -12,7 +12,8 @@ from mew.pipeline.checks import run_checks
 from mew.pipeline.jobs.running import run_batch
 from mew.pipeline.lake import Lake
 from mew.testing import MemorySpace
-from tests.pipeline.jobs.lakes import one_by_one, run_all
+from tests.pipeline.jobs.lakes import run_all
+from tests.pipeline.sessions import ENGINE
 from tests.support.histories import ALL_VERBS, CONFIGURATION, NAMES, History, Step, opened
 from tools.journal_generator import generate
 from tools.journal_generator.forged_files import write_forged_journal
@@ -61,7 +62,7 @@ def test_tables_that_have_more_than_the_journal_are_still_proven(tmp_path: Path)
     generate(tmp_path / "journal", records=12_000, spaces=1, seed=3, segment_bytes=60_000)
     run_all(tmp_path / "journal", tmp_path / "lake", most=2_500)
     delete_until_checkpoint(tmp_path / "journal")
-    run_batch(tmp_path / "journal", Lake(tmp_path / "lake"), one_by_one, refresh=True)
+    run_batch(tmp_path / "journal", Lake(tmp_path / "lake"), ENGINE, refresh=True)
     assert findings(tmp_path / "lake") == []
 
 

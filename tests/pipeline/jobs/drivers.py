@@ -14,10 +14,10 @@ from typing import Self, TypeAlias
 
 from pyspark.sql import SparkSession
 
-from mew.pipeline.jobs.running import Spread, run_batch
+from mew.pipeline.jobs.running import run_batch
 from mew.pipeline.lake import Lake
 from mew.pipeline.session import log_files
-from mew.pipeline.spread import run_on_spark
+from mew.pipeline.spread import SparkEngine
 from tests.pipeline.sessions import FOR_CHILDREN
 
 Moment: TypeAlias = Callable[[Path], int]
@@ -49,7 +49,7 @@ MOMENTS: dict[str, tuple[Moment, int]] = {
     "Spark starts": (_log_size, 1),
     "control records are folded": (partial(_parts, table="envelopes"), 1),
     "frames are decoded": (partial(_parts, table="frames"), 1),
-    "units are stitched": (partial(_parts, table="stream_activity"), 1),
+    "gold tables are written": (partial(_parts, table="stream_activity"), 1),
     "the first table is committed": (_commits, 1),
     "half of the tables are committed": (_commits, 8),
     "the batch is finished": (partial(_commits, table="progress"), 1),
@@ -130,19 +130,10 @@ def random_moments(chance: random.Random, count: int) -> list[str]:
     return many[:count]
 
 
-def on_spark(session: SparkSession) -> Spread:
-    """A session as a run wants it."""
-
-    def work_on(work: Callable[[bytes], bytes], items: Sequence[bytes]) -> list[bytes]:
-        return run_on_spark(session, work, items)
-
-    return work_on
-
-
 def run_on(session: SparkSession, journal: Path, lake: Path, most: int | None = None) -> int:
     """Run on a Spark that is there until nothing is new; how many batches that were."""
     batches = 0
-    while run_batch(journal, Lake(lake), on_spark(session), most=most) is not None:
+    while run_batch(journal, Lake(lake), SparkEngine(lambda: session), most=most) is not None:
         batches += 1
     return batches
 

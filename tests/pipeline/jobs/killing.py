@@ -13,6 +13,8 @@ from tests.pipeline.jobs.growing import Growing
 from tests.pipeline.jobs.lakes import run_all
 
 ROOT = Path(__file__).parents[3]
+SECONDS = 2.5
+"""A run lasts about so long at first."""
 DRIVER = (sys.executable, "-m", "tests.pipeline.jobs.driver")
 
 
@@ -29,7 +31,7 @@ def run_and_kill(whole: Path, folder: Path, kills: int, chance: random.Random) -
 
 def kill_some(command: Sequence[str], kills: int, chance: random.Random, *, before: Callable[[], object]) -> int:
     """Do something, start a run, kill it, so many times; how many were killed before their end."""
-    count, seconds = 0, 0.6
+    count, seconds = 0, SECONDS
     for _ in range(kills):
         before()
         lasted = run_for(command, chance.random() * seconds)

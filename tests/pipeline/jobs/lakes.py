@@ -1,6 +1,6 @@
 """Lakes to compare: the content of each table, independent of its writers and batches."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -12,19 +12,15 @@ from mew.pipeline.jobs.running import Batches
 from mew.pipeline.lake import Lake
 from mew.pipeline.lookup.views import table_view
 from mew.pipeline.schemas import OPEN, TABLES
+from tests.pipeline.sessions import ENGINE
 
 CONTENT = tuple(name for name in TABLES if name != "audit")
 """The tables that are a function of the journal alone."""
 
 
-def one_by_one(work: Callable[[bytes], bytes], items: Sequence[bytes]) -> list[bytes]:
-    """Spark's place, without Spark."""
-    return [work(item) for item in items]
-
-
 def run_all(journal: Path, lake: Path, most: int | None = None, typed: Sequence[str] = ()) -> int:
     """Run until nothing is new; how many batches that were."""
-    batches, made = Batches(journal, Lake(lake), one_by_one, typed=typed), 0
+    batches, made = Batches(journal, Lake(lake), ENGINE, typed=typed), 0
     while batches.next(most=most) is not None:
         made += 1
     return made

@@ -12,7 +12,8 @@ from mew.journal.reader import Journal
 from mew.pipeline.jobs.running import run_batch
 from mew.pipeline.lake import Lake
 from mew.protocol.records import Record
-from tests.pipeline.jobs.lakes import contents, dicts, one_by_one, positions, run_all
+from tests.pipeline.jobs.lakes import contents, dicts, positions, run_all
+from tests.pipeline.sessions import ENGINE
 from tools.journal_generator import generate
 from tools.journal_generator.forged_files import write_forged_journal
 
@@ -112,7 +113,7 @@ def test_a_window_that_goes_across_the_floor_of_a_cut_journal_is_counted_whole(
     end = last if more is None else floor + more
     run_all(write_forged_journal(tmp_path / "first" / "journal", SPACE, records[: end + 1]), tmp_path / "lake")
     cut = write_forged_journal(tmp_path / "cut" / "journal", SPACE, records[floor - 10 :])
-    progress = run_batch(cut, Lake(tmp_path / "lake"), one_by_one, refresh=True)
+    progress = run_batch(cut, Lake(tmp_path / "lake"), ENGINE, refresh=True)
     assert progress is not None
     assert progress.positions == {SPACE: records[-1].position}
     found = contents(tmp_path / "lake")

@@ -9,7 +9,8 @@ from mew.pipeline.jobs.watching import BatchFinished, Watch, WatchOptions
 from mew.pipeline.lake import Lake
 from mew.pipeline.lake.tidying import DAY
 from mew.pipeline.lookup.moments import moment
-from tests.pipeline.jobs.lakes import one_by_one, run_all
+from tests.pipeline.jobs.lakes import run_all
+from tests.pipeline.sessions import ENGINE
 from tools.journal_generator import generate
 
 BATCHES = 15
@@ -41,7 +42,7 @@ def test_every_moment_is_told_as_before_when_state_files_were_thinned_out(tmp_pa
 def test_the_memory_of_a_watch_does_not_grow_with_its_batches(tmp_path: Path) -> None:
     generate(tmp_path / "journal", records=8_000, spaces=1, seed=5)
     habits = WatchOptions(every=0, most=300)
-    watch = Watch(tmp_path / "journal", Lake(tmp_path / "lake"), one_by_one, Never(), habits)
+    watch = Watch(tmp_path / "journal", Lake(tmp_path / "lake"), ENGINE, Never(), habits)
     watch.made = lambda _made: None
     sizes = []
     tracemalloc.start()

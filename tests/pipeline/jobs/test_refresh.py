@@ -15,6 +15,7 @@ import pytest
 
 from mew.journal.layout import JournalFolder
 from mew.journal.retention import delete_expired, registered_positions
+from mew.pipeline.control.tally import MINUTE
 from mew.pipeline.jobs import running
 from mew.pipeline.jobs.holding import reader_name
 from mew.pipeline.jobs.running import VERSIONS, run_batch
@@ -23,11 +24,12 @@ from mew.pipeline.lake import BatchOutOfOrder, Lake, ParquetPart, Progress, Vers
 from mew.pipeline.lake.values import ABANDONED
 from mew.pipeline.lookup.moments import SNAPSHOT
 from mew.pipeline.schemas import TABLES, Table
-from mew.pipeline.stitch.activity import MINUTE
-from mew.pipeline.stitch.state import decode_state
+from mew.pipeline.silver.frame_state import decode_frame_state
+from mew.pipeline.silver.partials import STREAM, with_tag
 from tests.pipeline.jobs.growing import Growing
 from tests.pipeline.jobs.killing import kill_some
-from tests.pipeline.jobs.lakes import CONTENT, contents, dicts, one_by_one, run_all
+from tests.pipeline.jobs.lakes import CONTENT, contents, dicts, run_all
+from tests.pipeline.sessions import ENGINE
 from tools.journal_generator import Truth, generate
 
 OLD = Versions(1, 1, 1)
@@ -64,7 +66,7 @@ def copied(journal: tuple[Path, Truth], tmp_path: Path) -> Path:
 
 def refresh(journal: Path, lake: Path | Lake) -> Progress:
     there = lake if isinstance(lake, Lake) else Lake(lake)
-    progress = run_batch(journal, there, one_by_one, refresh=True)
+    progress = run_batch(journal, there, ENGINE, refresh=True)
     assert progress is not None
     return progress
 
@@ -122,7 +124,8 @@ def test_however_it_was_cut_the_next_batch_goes_on_from_the_same(
     assert run_all(journal[0], tmp_path / "lake", most=1_500) >= 7
     assert state(tmp_path / "lake") == state(whole)
     for name, space in journal[1].spaces.items():
-        remembered = decode_state(state(whole)[f"{name}/stitch"]).streams.keys()
+        rows = decode_frame_state(state(whole)[f"{name}{running.FRAMES}"]).rows
+        remembered = set(with_tag(rows, STREAM)["stream_id"].to_pylist())
         assert remembered == {each.stream_id for each in space.open_streams if each.frames + each.data}
         assert len(remembered) < len(space.streams)
 
@@ -212,7 +215,7 @@ def test_a_refresh_that_ended_between_two_tables_is_ended_by_an_ordinary_run(
 ) -> None:
     with pytest.raises(InterruptedError):
         refresh(journal[0], Watched(lake, lambda: None, steps))
-    progress = run_batch(journal[0], Lake(lake), one_by_one)
+    progress = run_batch(journal[0], Lake(lake), ENGINE)
     assert progress is not None
     assert (progress.batch, progress.rows["frames"]) == (2, len(expected_contents(whole)["frames"]))
     assert run_all(journal[0], lake) == 0
@@ -222,10 +225,10 @@ def test_a_refresh_that_ended_between_two_tables_is_ended_by_an_ordinary_run(
 def test_a_batch_that_was_begun_is_given_up_for_a_refresh(
     journal: tuple[Path, Truth], whole: Path, tmp_path: Path
 ) -> None:
-    run_batch(journal[0], Lake(tmp_path / "lake"), one_by_one, most=3_000)
+    run_batch(journal[0], Lake(tmp_path / "lake"), ENGINE, most=3_000)
     before = dicts(tmp_path / "lake", "streams")
     with pytest.raises(InterruptedError):
-        run_batch(journal[0], Watched(tmp_path / "lake", lambda: None, 5), one_by_one, most=3_000)
+        run_batch(journal[0], Watched(tmp_path / "lake", lambda: None, 5), ENGINE, most=3_000)
     with pytest.raises(InterruptedError):
         refresh(journal[0], Watched(tmp_path / "lake", lambda: None, len(TABLES) + 1))
     given_up = Lake(tmp_path / "lake").progress()
@@ -241,9 +244,9 @@ def test_a_batch_that_was_begun_is_given_up_for_a_refresh(
 def test_giving_a_batch_up_is_gone_on_with_by_whoever_comes_next(
     journal: tuple[Path, Truth], whole: Path, tmp_path: Path, steps: int
 ) -> None:
-    run_batch(journal[0], Lake(tmp_path / "lake"), one_by_one, most=3_000)
+    run_batch(journal[0], Lake(tmp_path / "lake"), ENGINE, most=3_000)
     with pytest.raises(InterruptedError):
-        run_batch(journal[0], Watched(tmp_path / "lake", lambda: None, 2), one_by_one, most=3_000)
+        run_batch(journal[0], Watched(tmp_path / "lake", lambda: None, 2), ENGINE, most=3_000)
     with pytest.raises(InterruptedError):
         refresh(journal[0], Watched(tmp_path / "lake", lambda: None, steps))
     assert run_all(journal[0], tmp_path / "lake", most=3_000) > 0
@@ -257,7 +260,7 @@ def test_a_batch_that_is_given_up_while_it_is_done_is_not_finished(copied: Path,
         Lake(path).give_up(1)
 
     with pytest.raises(BatchOutOfOrder, match="batch 1 was abandoned while it ran"):
-        run_batch(copied, Watched(path, give_up), one_by_one, most=3_000)
+        run_batch(copied, Watched(path, give_up), ENGINE, most=3_000)
     assert Lake(path).progress() is None
 
 
@@ -271,7 +274,7 @@ def test_rows_of_another_version_are_made_anew_and_that_is_said(
     run_all(journal[0], tmp_path / "lake", most=3_000)
     monkeypatch.undo()
     said: list[str] = []
-    progress = run_batch(journal[0], Lake(tmp_path / "lake"), one_by_one, say=said.append)
+    progress = run_batch(journal[0], Lake(tmp_path / "lake"), ENGINE, say=said.append)
     assert progress is not None
     assert progress.versions == VERSIONS
     assert said == ["all tables are rebuilt: another version made them (fold, kernel)"]
@@ -285,12 +288,12 @@ def test_a_batch_that_another_version_began_is_given_up(
 ) -> None:
     monkeypatch.setattr(running, "VERSIONS", OLD)
     for _ in range(batches):
-        run_batch(journal[0], Lake(tmp_path / "lake"), one_by_one, most=3_000)
+        run_batch(journal[0], Lake(tmp_path / "lake"), ENGINE, most=3_000)
     with pytest.raises(InterruptedError):
-        run_batch(journal[0], Watched(tmp_path / "lake", lambda: None, 4), one_by_one, most=3_000)
+        run_batch(journal[0], Watched(tmp_path / "lake", lambda: None, 4), ENGINE, most=3_000)
     monkeypatch.undo()
     said: list[str] = []
-    progress = run_batch(journal[0], Lake(tmp_path / "lake"), one_by_one, say=said.append)
+    progress = run_batch(journal[0], Lake(tmp_path / "lake"), ENGINE, say=said.append)
     assert progress is not None
     assert progress.batch == batches + 2
     assert said == [f"all tables are rebuilt: batch {batches + 1} was begun, and could not be ended"]
@@ -380,8 +383,8 @@ def _stretches(rows: list[dict[str, Any]], names: tuple[str, ...]) -> list[Any]:
 def test_behind_lost_records_a_space_is_begun_anew_and_the_others_stay(
     journal: tuple[Path, Truth], copied: Path, whole: Path, tmp_path: Path
 ) -> None:
-    run_batch(copied, Lake(tmp_path / "lake"), one_by_one, most=3_000)
-    run_batch(copied, Lake(tmp_path / "lake"), one_by_one, most=3_000)
+    run_batch(copied, Lake(tmp_path / "lake"), ENGINE, most=3_000)
+    run_batch(copied, Lake(tmp_path / "lake"), ENGINE, most=3_000)
     done = Lake(tmp_path / "lake").progress()
     assert done is not None
     folder = JournalFolder(copied, "harbour")
@@ -389,7 +392,7 @@ def test_behind_lost_records_a_space_is_begun_anew_and_the_others_stay(
     for segment in [*folder.segments(done.positions["harbour"])[:1], *gone]:
         segment.control.unlink()
     said: list[str] = []
-    while run_batch(copied, Lake(tmp_path / "lake"), one_by_one, say=said.append) is not None:
+    while run_batch(copied, Lake(tmp_path / "lake"), ENGINE, say=said.append) is not None:
         pass
     assert said == [
         f"'harbour' is rebuilt: the journal of 'harbour' has lost the records "
@@ -412,14 +415,14 @@ def test_what_is_late_is_waited_for(journal: tuple[Path, Truth], copied: Path, w
     log.parent.mkdir(parents=True, exist_ok=True)
     log.touch()
     said: list[str] = []
-    while run_batch(copied, Lake(tmp_path / "lake"), one_by_one, say=said.append) is not None:
+    while run_batch(copied, Lake(tmp_path / "lake"), ENGINE, say=said.append) is not None:
         pass
     progress = Lake(tmp_path / "lake").progress()
     assert progress is not None
     assert progress.positions["harbour"] == late.first - 1
     late.control.write_bytes(control)
     log.unlink()
-    while run_batch(copied, Lake(tmp_path / "lake"), one_by_one, say=said.append) is not None:
+    while run_batch(copied, Lake(tmp_path / "lake"), ENGINE, say=said.append) is not None:
         pass
     assert said == []
     same(tmp_path / "lake", whole)
@@ -433,7 +436,7 @@ def test_retention_removes_nothing_that_no_batch_has_had(
 ) -> None:
     lake = tmp_path / "lake"
     truth = journal[1].spaces["harbour"]
-    run_batch(copied, Lake(lake), one_by_one, most=3_000)
+    run_batch(copied, Lake(lake), ENGINE, most=3_000)
     progress = Lake(lake).progress()
     assert progress is not None
     for space, position in progress.positions.items():

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from mew.pipeline.jobs import tasks
 from mew.pipeline.lake import Lake
 from tests.pipeline.jobs.lakes import contents, dicts, rows, run_all
 from tools.journal_generator import SpaceTruth, Truth, generate
@@ -35,6 +36,16 @@ def test_ten_slices_give_the_tables_of_one(journal: tuple[Path, Truth], lake: Pa
     assert run_all(journal[0], sliced, most=3_000) >= 10
     expected = contents(lake)
     for name, found in contents(sliced).items():
+        assert found == expected[name], name
+
+
+def test_stage_by_stage_it_gives_the_same_tables(
+    journal: tuple[Path, Truth], lake: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tasks, "LITTLE", 0)
+    assert run_all(journal[0], tmp_path / "lake", most=20_000) >= 2
+    expected = contents(lake)
+    for name, found in contents(tmp_path / "lake").items():
         assert found == expected[name], name
 
 

@@ -13,9 +13,10 @@ from mew.pipeline.jobs.soundness import LakeJournalMismatch
 from mew.pipeline.jobs.watching import LOOK_SECONDS, BatchFinished, Told, Watch, WatchError, WatchOptions
 from mew.pipeline.lake import BatchPlan, Lake
 from tests.pipeline.jobs.growing import Growing
-from tests.pipeline.jobs.lakes import contents, dicts, one_by_one, run_all
+from tests.pipeline.jobs.lakes import contents, dicts, run_all
 from tests.pipeline.jobs.test_refresh import POINTS, _adds_up, _is_whole, same
 from tests.pipeline.jobs.watched import Enough
+from tests.pipeline.sessions import ENGINE
 from tools.journal_generator import Truth, generate
 
 ILL, WELL = "harbour", "orchard"
@@ -58,7 +59,7 @@ def test_a_refresh_keeps_the_rows_of_what_the_journal_has_lost_in_the_middle(
     truth, before = made[1], contents(folder / "lake")
     segments = JournalFolder(folder / "journal", ILL).segments()
     befall(segments[len(segments) // 2])
-    batches = Batches(folder / "journal", Lake(folder / "lake"), one_by_one)
+    batches = Batches(folder / "journal", Lake(folder / "lake"), ENGINE)
     done = batches.next(refresh=True)
     assert done is not None
     assert done.positions == {name: space.last for name, space in truth.spaces.items()}
@@ -79,7 +80,7 @@ def test_a_damaged_space_is_passed_by_and_gone_on_with_when_it_is_mended(
     journal.grow(1000)
     segment = JournalFolder(journal.path, ILL).segments()[3]
     whole = damage(segment)
-    batches = Batches(journal.path, Lake(tmp_path / "lake"), one_by_one)
+    batches = Batches(journal.path, Lake(tmp_path / "lake"), ENGINE)
     done = batches.next()
     assert done is not None
     assert done.positions == {ILL: segment.first - 1, WELL: truth.spaces[WELL].last}
@@ -102,7 +103,7 @@ def test_a_batch_whose_records_were_damaged_since_it_was_begun_is_given_up(
     lake.plan(BatchPlan(1, dict.fromkeys(last, 0), last, VERSIONS))
     segment = JournalFolder(journal.path, ILL).segments()[3]
     whole = damage(segment)
-    batches = Batches(journal.path, lake, one_by_one)
+    batches = Batches(journal.path, lake, ENGINE)
     done = batches.next()
     assert done is not None
     assert done.positions == {ILL: segment.first - 1, WELL: last[WELL]}
@@ -118,7 +119,7 @@ def test_a_batch_whose_records_were_damaged_since_it_was_begun_is_given_up(
 def test_a_journal_that_was_restored_from_before_the_tables_is_told_of(made: tuple[Path, Truth], folder: Path) -> None:
     for segment in JournalFolder(folder / "journal", ILL).segments()[-2:]:
         lose(segment)
-    batches = Batches(folder / "journal", Lake(folder / "lake"), one_by_one)
+    batches = Batches(folder / "journal", Lake(folder / "lake"), ENGINE)
     assert batches.next() is None
     problem = batches.problems[ILL]
     assert isinstance(problem, LakeJournalMismatch)
@@ -134,7 +135,7 @@ def test_a_journal_that_was_begun_anew_and_has_more_records_than_the_old_one_is_
     later = made[1].start + 86_400_000_000
     generate(tmp_path / "other" / "journal", records=20_000, spaces=2, seed=8, segment_bytes=20_000, start=later)
     lake, before = Lake(folder / "lake"), contents(folder / "lake")
-    batches = Batches(tmp_path / "other" / "journal", lake, one_by_one)
+    batches = Batches(tmp_path / "other" / "journal", lake, ENGINE)
     assert batches.next() is None
     assert {space: type(problem) for space, problem in batches.problems.items()} == {
         ILL: LakeJournalMismatch,
@@ -150,7 +151,7 @@ def test_a_journal_that_was_begun_anew_and_has_more_records_than_the_old_one_is_
 
 
 def watch(journal: Path, lake: Path, enough: Enough) -> Watch:
-    return Watch(journal, Lake(lake), one_by_one, enough, WatchOptions(every=0))
+    return Watch(journal, Lake(lake), ENGINE, enough, WatchOptions(every=0))
 
 
 def test_a_watch_survives_a_journal_that_is_not_there_for_a_while(

@@ -22,8 +22,9 @@ from mew.pipeline.lookup.output import plain
 from mew.pipeline.lookup.typed import format_names, format_view, format_views
 from mew.pipeline.schemas import TABLES, Table
 from mew.testing import MemorySpace
-from tests.pipeline.jobs.lakes import contents, one_by_one, run_all
+from tests.pipeline.jobs.lakes import contents, run_all
 from tests.pipeline.jobs.test_nasty import CONFIGURATION, announce, data, formatted
+from tests.pipeline.sessions import ENGINE
 from tools.journal_generator.forged_files import write_forged_journal
 
 SLUGS = ("movement_2d", "binary_vector3", "console_line", "reading", "telemetry_json", "application_json")
@@ -113,9 +114,9 @@ def test_five_ways_give_the_same_tables_to_the_formats_with_many_frames(
     for way in ("twice", "refreshed"):
         shutil.copytree(ways["once"], ways[way])
     assert run_all(journal, ways["twice"]) == 0
-    assert Batches(journal, Lake(ways["refreshed"]), one_by_one).next(refresh=True) is not None
+    assert Batches(journal, Lake(ways["refreshed"]), ENGINE).next(refresh=True) is not None
     assert run_all(journal, ways["sliced"], most=400) >= 10
-    told = list(Watch(journal, Lake(ways["watched"]), one_by_one, Idle(), WatchOptions(every=0, most=1_500)).run())
+    told = list(Watch(journal, Lake(ways["watched"]), ENGINE, Idle(), WatchOptions(every=0, most=1_500)).run())
     assert len(told) > 1
     hot = {name for name, rows in expected.items() if len(rows) > HOT}
     assert 2 <= len(hot) < len(expected)
@@ -137,7 +138,7 @@ def test_a_table_that_begins_late_has_the_rows_of_all_batches_once(
 ) -> None:
     lake = tmp_path / "lake"
     begun: dict[str, int] = {}
-    batches = Batches(journal, Lake(lake), one_by_one)
+    batches = Batches(journal, Lake(lake), ENGINE)
     while (progress := batches.next(most=700)) is not None:
         for name in tables(lake) - begun.keys():
             begun[name] = progress.batch
@@ -153,7 +154,7 @@ def test_a_format_that_is_named_later_is_filled_with_what_was_before(
     journal: Path, expected: Answers, tmp_path: Path
 ) -> None:
     lake = tmp_path / "lake"
-    assert Batches(journal, Lake(lake), one_by_one).next(most=2_000) is not None
+    assert Batches(journal, Lake(lake), ENGINE).next(most=2_000) is not None
     assert tables(lake) == set()
     assert run_all(journal, lake, most=1_000, typed=["movement/2d", "no such format"]) > 1
     assert {name.rpartition("_")[0] for name in tables(lake)} == {"frames_movement_2d"}
@@ -165,10 +166,10 @@ def test_a_full_refresh_forgets_who_was_named(journal: Path, expected: Answers, 
     run_all(journal, lake, typed=["reading"])
     before = tables(lake)
     assert before
-    assert Batches(journal, Lake(lake), one_by_one).next(refresh=True) is not None
+    assert Batches(journal, Lake(lake), ENGINE).next(refresh=True) is not None
     assert tables(lake) == set()
     assert answers(lake) == expected
-    assert Batches(journal, Lake(lake), one_by_one, typed=["reading"]).next(refresh=True) is not None
+    assert Batches(journal, Lake(lake), ENGINE, typed=["reading"]).next(refresh=True) is not None
     assert tables(lake) == before
     assert answers(lake) == expected
 
@@ -183,7 +184,7 @@ def test_rows_of_what_the_journal_has_lost_stay(journal: Path, expected: Answers
         delete_expired(folder, keep_seconds=1, now=time_at(folder, middle) + 1_000_001)
     firsts = [JournalFolder(copied, space).segments()[0].first for space in spaces_of(copied)]
     assert max(firsts) > 0
-    assert Batches(copied, Lake(lake), one_by_one, typed=["reading"]).next(refresh=True) is not None
+    assert Batches(copied, Lake(lake), ENGINE, typed=["reading"]).next(refresh=True) is not None
     assert tables(lake) > before
     found = answers(lake)
     for name in sorted(tables(lake)):
@@ -247,7 +248,7 @@ class Interrupted(Lake):
 def stopped(journal: Path, lake: Path, steps: int, named: Sequence[str] = SLUGS, **how: Any) -> None:
     """A run that was ended after so many commits."""
     with pytest.raises(InterruptedError):
-        Batches(journal, Interrupted(lake, steps), one_by_one, typed=named).next(**how)
+        Batches(journal, Interrupted(lake, steps), ENGINE, typed=named).next(**how)
 
 
 @pytest.mark.parametrize("steps", [len(TABLES) + 1, len(TABLES) + 6])
@@ -269,13 +270,13 @@ def test_what_a_batch_that_was_given_up_left_is_not_seen_again(
     journal: Path, expected: Answers, tmp_path: Path
 ) -> None:
     lake = tmp_path / "lake"
-    assert Batches(journal, Lake(lake), one_by_one).next(most=1_000) is not None
+    assert Batches(journal, Lake(lake), ENGINE).next(most=1_000) is not None
     stopped(journal, lake, len(TABLES) + 3, most=1_000)
-    assert Batches(journal, Lake(lake), one_by_one).next(refresh=True) is not None
+    assert Batches(journal, Lake(lake), ENGINE).next(refresh=True) is not None
     assert tables(lake) == set()
     assert len(Lake(lake).tables()) > len(TABLES), "the folders are there"
     assert answers(lake) == expected
-    assert Batches(journal, Lake(lake), one_by_one, typed=SLUGS).next(refresh=True) is not None
+    assert Batches(journal, Lake(lake), ENGINE, typed=SLUGS).next(refresh=True) is not None
     assert len(tables(lake)) >= 8
     assert answers(lake) == expected
 

@@ -12,16 +12,17 @@ from mew.pipeline.jobs.running import Batches
 from mew.pipeline.lake import Lake
 from mew.pipeline.lookup.output import plain
 from mew.testing import MemorySpace
-from tests.pipeline.jobs.lakes import one_by_one, run_all
+from tests.pipeline.jobs.lakes import run_all
 from tests.pipeline.jobs.test_nasty import CONFIGURATION, NAMES, announce, data, formatted
 from tests.pipeline.jobs.test_typed import answers, ask, tables
+from tests.pipeline.sessions import ENGINE
 from tools.journal_generator.forged_files import write_forged_journal
 
 
 def test_spark_and_arrow_find_the_same_with_and_without_a_table(
     journal: Path, plainly: Path, tmp_path: Path, spark: SparkSession
 ) -> None:
-    assert Batches(journal, Lake(tmp_path / "lake"), one_by_one, typed=["binary-vector3"]).next() is not None
+    assert Batches(journal, Lake(tmp_path / "lake"), ENGINE, typed=["binary-vector3"]).next() is not None
     (name,) = tables(tmp_path / "lake")
     columns, _, expected = ask(plainly, f"select * from {name}")
     assert len(expected) > 100

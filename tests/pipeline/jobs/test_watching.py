@@ -15,8 +15,9 @@ from mew.pipeline.jobs.running import run_batch
 from mew.pipeline.lake import Lake
 from tests.client.gateway_process import gateway_process
 from tests.pipeline.jobs.growing import Growing
-from tests.pipeline.jobs.lakes import CONTENT, contents, one_by_one, run_all
-from tests.pipeline.jobs.watched import FAST, WITHOUT_SPARK, Watching
+from tests.pipeline.jobs.lakes import CONTENT, contents, run_all
+from tests.pipeline.jobs.watched import FAST, WATCH_PROCESS, Watching
+from tests.pipeline.sessions import ENGINE
 from tools.journal_generator import generate
 
 GOAL_SECONDS = 3.0
@@ -51,7 +52,7 @@ def _sealed_by(journal: Path, lake: Path) -> list[float]:
 @pytest.mark.timeout(120)
 def test_what_a_gateway_seals_is_in_the_tables_however_often_the_watch_is_killed(tmp_path: Path) -> None:
     journal, lake = tmp_path / ".mew" / "journal", tmp_path / "lake"
-    command = [*WITHOUT_SPARK, str(journal), str(lake)]
+    command = [*WATCH_PROCESS, str(journal), str(lake)]
     with gateway_process(tmp_path, FAST) as gateway:
         asyncio.run(_play(gateway.url, 300))
         watching = Watching(command)
@@ -96,7 +97,7 @@ def test_a_damaged_space_is_told_once_and_the_others_go_on(tmp_path: Path) -> No
     spoilt[len(spoilt) // 2] ^= 255
     damaged.control.unlink()
     damaged.control.write_bytes(spoilt)
-    watching = Watching([*WITHOUT_SPARK, str(journal.path), str(tmp_path / "lake")])
+    watching = Watching([*WATCH_PROCESS, str(journal.path), str(tmp_path / "lake")])
     trouble = watching.until(lambda told: "trouble" in told)["trouble"]
     assert trouble["space"] == ill
     assert trouble["problem"] == f"{damaged.control}: its checksum is wrong"
@@ -119,7 +120,7 @@ def test_a_batch_looks_at_nothing_behind_its_end(tmp_path: Path, damaged: bool) 
     else:
         second.control.unlink()
     most = first.last - first.first + 1
-    progress = run_batch(journal, Lake(tmp_path / "lake"), one_by_one, most=most)
+    progress = run_batch(journal, Lake(tmp_path / "lake"), ENGINE, most=most)
     assert progress is not None
     assert progress.positions == {"harbour": first.last}
 
@@ -133,7 +134,7 @@ def test_a_hole_is_told_and_gone_on_behind(tmp_path: Path) -> None:
         pass
     segments = JournalFolder(journal.path, name).segments()
     segments[1].control.unlink()
-    watching = Watching([*WITHOUT_SPARK, str(journal.path), str(tmp_path / "lake")])
+    watching = Watching([*WATCH_PROCESS, str(journal.path), str(tmp_path / "lake")])
     watching.until_at(name, segments[0].last)
     notice = watching.until(lambda told: "notice" in told)["notice"]
     assert f"{segments[1].first} to {segments[1].last}" in notice["line"]
@@ -143,7 +144,7 @@ def test_a_hole_is_told_and_gone_on_behind(tmp_path: Path) -> None:
 
 def test_an_interrupted_watch_ends_at_once_when_told_twice(tmp_path: Path) -> None:
     generate(tmp_path / "journal", records=3_000, spaces=1, seed=6)
-    watching = Watching([*WITHOUT_SPARK, str(tmp_path / "journal"), str(tmp_path / "lake")])
+    watching = Watching([*WATCH_PROCESS, str(tmp_path / "journal"), str(tmp_path / "lake")])
     watching.until(lambda told: "finished" in told)
     # Two concurrent signals may be one; the second of two is the system's, and a shell calls that 130.
     assert watching.end(signal.SIGINT, signal.SIGINT)[0] in (0, -signal.SIGINT)

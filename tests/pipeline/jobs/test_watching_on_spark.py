@@ -7,7 +7,7 @@ from pyspark.sql import SparkSession
 
 from mew.pipeline.jobs.watching import BatchFinished, Watch, WatchOptions
 from mew.pipeline.lake import Lake
-from tests.pipeline.jobs.drivers import on_spark
+from mew.pipeline.spread import SparkEngine
 from tests.pipeline.jobs.growing import Growing
 from tests.pipeline.jobs.lakes import CONTENT, contents, run_all
 from tests.pipeline.jobs.watched import Enough
@@ -20,7 +20,7 @@ def test_a_watch_on_spark_makes_the_same_tables(tmp_path: Path, spark: SparkSess
     truth = generate(whole, records=6_000, spaces=2, seed=3, segment_bytes=100_000)
     journal, enough = Growing(whole, tmp_path / "journal"), Enough()
     journal.grow(2)
-    watch = Watch(journal.path, Lake(tmp_path / "lake"), on_spark(spark), enough, WatchOptions(every=0))
+    watch = Watch(journal.path, Lake(tmp_path / "lake"), SparkEngine(lambda: spark), enough, WatchOptions(every=0))
     last = {name: space.last for name, space in truth.spaces.items()}
     batches = []
     for told in watch.run():

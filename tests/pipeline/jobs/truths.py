@@ -79,9 +79,10 @@ def _streams(tables: duckdb.DuckDBPyConnection, space: SpaceTruth) -> None:
 
 
 def _gaps(tables: duckdb.DuckDBPyConnection, space: SpaceTruth) -> None:
-    columns = "stream_id, writer, first, last, missing"
+    columns = "stream_id, writer, first, last, missing, position"
     assert ask(tables, f"select {columns} from sequence_gaps where space = '{{}}'", space.space) == _sorted(
-        (stream.stream_id, each.writer, each.first, each.last, each.last - each.first + 1)
+        # The gap's own record stands just before that of the frame that reveals it.
+        (stream.stream_id, each.writer, each.first, each.last, each.last - each.first + 1, each.position + 1)
         for stream in space.streams.values()
         for each in stream.skipped
     )

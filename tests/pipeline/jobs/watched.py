@@ -14,7 +14,7 @@ from typing import Any
 from tests.pipeline.sessions import FOR_CHILDREN
 
 ROOT = Path(__file__).parents[3]
-WITHOUT_SPARK = (sys.executable, "-m", "tests.pipeline.jobs.watcher")
+WATCH_PROCESS = (sys.executable, "-m", "tests.pipeline.jobs.watcher")
 SECONDS = 40
 FAST = "{segment_seconds: 1}"
 

@@ -1,4 +1,4 @@
-"""A watch without Spark in a process of its own: `python -m tests.pipeline.jobs.watcher <journal> <lake> [<url>]`.
+"""A watch in a process of its own: `python -m tests.pipeline.jobs.watcher <journal> <lake> [<url>]`.
 
 With an address it publishes too, with the token in `MEW_TOKEN`.
 """
@@ -13,14 +13,14 @@ from mew.cli.pipeline.watch import Signals, _complain, _print_event, _publish
 from mew.pipeline.jobs.watching import Watch, WatchOptions
 from mew.pipeline.lake import Lake
 from mew.pipeline.publishing import Publisher
-from tests.pipeline.jobs.lakes import one_by_one
+from tests.pipeline.sessions import ENGINE
 
 HABITS = WatchOptions(every=0.2, tidies_after=4, small_files=3)
 
 
 def main(journal: Path, lake: Lake, url: str | None) -> int:
     publisher = None if url is None else Publisher(url, "lab", os.environ["MEW_TOKEN"])
-    watch = Watch(journal, lake, one_by_one, Signals(), HABITS)
+    watch = Watch(journal, lake, ENGINE, Signals(), HABITS)
     if publisher is not None:
         watch.made = partial(_publish, publisher)
     with nullcontext() if publisher is None else publisher:

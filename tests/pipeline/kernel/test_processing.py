@@ -6,15 +6,17 @@ from typing import Any
 
 import msgspec
 import numpy as np
+import pyarrow as pa
 import pytest
 
 from mew.pipeline import schemas
 from mew.pipeline.kernel.catalogue import Access, Catalogue, StreamFormats
 from mew.pipeline.kernel.formats import fingerprint, format_of, slug
 from mew.pipeline.kernel.histogram import BUCKETS, buckets, upper
-from mew.pipeline.kernel.processing import SLICE_ROWS
+from mew.pipeline.kernel.processing import SLICE_ROWS, UnitResult
+from mew.pipeline.silver.partials import UNAUTHORISED, UNIT, with_tag
 from tests.pipeline.kernel.journals import SPACE, catalogue, data_row, descriptor, row, run
-from tests.pipeline.stitch.naive import bound
+from tests.pipeline.kernel.naive import bound
 
 NUMBER = descriptor({"type": "number"}, format_id="number")
 TEXT = descriptor(None, "text/plain", "line")
@@ -31,6 +33,12 @@ def reasons(rows: list[dict[str, Any]], of: Catalogue) -> list[tuple[Any, ...]]:
     table = run(rows, of).quarantine
     assert table.schema.equals(schemas.QUARANTINE.schema, check_metadata=True)
     return [(each["position"], each["format_id"], each["reason"], each["payload"]) for each in table.to_pylist()]
+
+
+def unauthorised(result: UnitResult) -> tuple[int, list[int]]:
+    """How many there are, and the positions of those that are named."""
+    rows = with_tag(pa.Table.from_batches(result.partials), UNAUTHORISED)
+    return sum(rows["rows"].to_pylist()), rows["position"].to_pylist()
 
 
 def test_a_frame_has_the_only_format_there_is() -> None:
@@ -110,14 +118,13 @@ def test_a_stream_without_formats_is_read_by_what_it_was_asked_for_with(
 def test_a_stream_that_nobody_knows_is_kept_raw_and_its_writer_is_unauthorised() -> None:
     found = run([row(0, b"1")], Catalogue(SPACE))
     assert found.frames["raw"].to_pylist() == [b"1"]
-    assert [each.position for each in found.summary.unauthorised.sample] == [0]
+    assert unauthorised(found) == (1, [0])
 
 
 def test_a_frame_is_authorised_only_between_its_writers_positions() -> None:
     access = (Access("ann", 1, 4), Access("ann", 6), Access("bob", 0))
     of = Catalogue(SPACE, {"s": StreamFormats()}, {"s": access})
-    found = run([row(position) for position in range(9)], of).summary.unauthorised
-    assert (found.count, [each.position for each in found.sample]) == (5, [0, 1, 4, 5, 6])
+    assert unauthorised(run([row(position) for position in range(9)], of)) == (5, [0, 1, 4, 5, 6])
 
 
 def test_rows_beyond_one_slice_stay_in_order() -> None:
@@ -142,7 +149,8 @@ def test_formats_that_are_equal_share_one_table_in_order() -> None:
 def test_no_rows_are_no_rows() -> None:
     found = run([], catalogue(NUMBER))
     assert (found.frames.num_rows, found.quarantine.num_rows, found.typed) == (0, 0, {})
-    assert found.summary.last_time is None
+    (unit,) = pa.Table.from_batches(found.partials).to_pylist()
+    assert (unit["tag"], unit["rows"], unit["last_time"]) == (UNIT, 0, None)
 
 
 def test_a_fingerprint_is_the_schemas_alone_unless_frames_are_something_else() -> None:
@@ -178,9 +186,9 @@ def test_buckets_are_in_order_and_none_is_wider_than_a_sixteenth() -> None:
     assert (upper(found) <= times + times // 16).all()
 
 
-def test_neither_the_kernel_nor_the_stitch_loads_spark() -> None:
+def test_what_decodes_frames_loads_no_spark() -> None:
     program = (
-        "import sys, mew.pipeline.kernel.processing, mew.pipeline.kernel.units, mew.pipeline.stitch.stitching;"
+        "import sys, mew.pipeline.kernel.processing, mew.pipeline.kernel.units, mew.pipeline.silver.frame_state;"
         "print([name for name in ('pyspark', 'duckdb', 'deltalake') if name in sys.modules])"
     )
     told = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60)

@@ -1,4 +1,4 @@
-"""Kernel and stitch find in every journal what plain DataFrames find in its segments."""
+"""Tasks and gold tables find in every journal what plain DataFrames find in its segments."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What kernel and stitch make of frames, written plainly: ordinary DataFrames over the segments of a journal.
+"""What tasks and gold tables make of frames, written plainly: ordinary DataFrames over the segments of a journal.
 
 Slow, and easy to read. Knows as much of JSON Schema as the generator's formats need, and refuses the rest.
 """

@@ -184,10 +184,12 @@ def _batches(
     source: str | None = None,
 ) -> Iterator[Any]:
     """Run batches until there are no new records; `CommandFailed` then, if a space could not be continued."""
+    from mew.cli.common.io import bar
     from mew.cli.pipeline.source import settings_here, writing
     from mew.pipeline.jobs.planning import spaces_of
     from mew.pipeline.jobs.running import Batches
     from mew.pipeline.lake import Lake
+    from mew.pipeline.spread import SparkEngine
 
     if source is None:
         spaces_of(journal)  # raises if there is no journal
@@ -195,12 +197,12 @@ def _batches(
         stack.enter_context(writing(folder))
         folder.mkdir(parents=True, exist_ok=True)
         stack.enter_context(Lake(folder).locked("mew pipeline run"))
-        spread = _Lazy(stack, open_session)
+        lazy = _Lazy(stack, open_session)
         if source is not None:
             from mew.cli.pipeline.source import land
 
-            land(source, Lake(folder), spread.session)
-        batches = Batches(journal, Lake(folder), spread, typed=settings_here().typed)
+            land(source, Lake(folder), lazy.session)
+        batches = Batches(journal, Lake(folder), SparkEngine(lazy.session, bar), typed=settings_here().typed)
         while (progress := batches.next(most=most, refresh=refresh, say=_print_progress)) is not None:
             refresh = False
             yield progress
@@ -230,16 +232,6 @@ class _Lazy:
                 self._session = self._open()
             self._stack.callback(close_session, self._session)
         return self._session
-
-    def __call__(self, work: Any, items: Any) -> list[bytes]:
-        from mew.cli.common.io import bar
-        from mew.pipeline.spread import run_on_spark
-
-        session = self.session()
-        if not items:
-            return []
-        with bar(work.__name__.replace("_", " ")) as progress:
-            return run_on_spark(session, work, items, progress=progress)
 
 
 def _session(lake: Path, master: str | None, *, ui: bool) -> Any:

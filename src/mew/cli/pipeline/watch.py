@@ -23,7 +23,7 @@ from mew.cli.common.errors import FAILED, UsageError
 from mew.cli.pipeline.commands import SourceOptions, _from_here, _places, _session
 
 if TYPE_CHECKING:
-    from mew.pipeline.jobs.made import BatchPreview
+    from mew.pipeline.jobs.results import BatchPreview
     from mew.pipeline.jobs.watching import Told, Watch, WatchOptions
     from mew.pipeline.lake import Lake
     from mew.pipeline.landing.watching import LandingWatch
@@ -147,13 +147,14 @@ def _watched(
     """Watch until stopped. Returns whether something is still wrong at the end."""
     from mew.pipeline.jobs.watching import Watch
     from mew.pipeline.lake import Lake
+    from mew.pipeline.spread import SparkEngine
 
     lake, stop = Lake(request.lake), Signals()
     stack.enter_context(lake.locked("mew pipeline watch"))
     if publisher is not None:
         stack.enter_context(publisher)
     spark = _Spark(stack, request.lake, master)
-    watching = Watch(request.journal, lake, spark, stop, request.habits)
+    watching = Watch(request.journal, lake, SparkEngine(spark.session), stop, request.habits)
     landing = None if request.source is None else _landing(request.source, lake, spark, stop)
     watching.land = landing
     port = request.metrics_port
@@ -253,11 +254,6 @@ class _Spark:
             self._session = session
             self._stack.callback(close_session, session)
         return session
-
-    def __call__(self, work: Any, items: Any) -> list[bytes]:
-        from mew.pipeline.spread import run_on_spark
-
-        return run_on_spark(self.session(), work, items)
 
 
 # Printing

@@ -27,11 +27,10 @@ from mew.pipeline.control.rows import Administered, Lost
 from mew.pipeline.control.stays import CHECKPOINT, PresenceTracker
 from mew.pipeline.control.system_records import SystemRecords
 from mew.pipeline.control.talks import ConversationTracker
-from mew.pipeline.control.tally import Tally
+from mew.pipeline.control.tally import ControlActivity, Tally
 from mew.pipeline.control.verdicts import NO_VERDICT, EnvelopeVerdicts
 from mew.pipeline.control.welcomes import Rebuilt
 from mew.pipeline.kernel.catalogue import Catalogue
-from mew.pipeline.stitch.activity import ControlActivity
 from mew.protocol import kinds, raw_json, records
 from mew.protocol.fold import fold
 from mew.protocol.handlers.data import SKIPPED

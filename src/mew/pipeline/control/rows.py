@@ -51,7 +51,7 @@ class StreamRow(msgspec.Struct, kw_only=True, gc=False):
     policy: str | None = None
     request: str
     frames: int = 0
-    """Frames do not pass through here: the job adds these three, from the stitch's totals."""
+    """Frames do not pass through here: the job adds these three, from the totals of writers."""
     data: int = 0
     bytes: int = 0
     refused: int = 0

@@ -1,19 +1,39 @@
-"""Counts what participants said and were refused, minute by minute, for the stitch, and whether refusals have reasons.
+"""Counts what participants said and were refused, minute by minute, and whether refusals have reasons.
 
-Counts only, a whole batch per call; the stitch decides which minutes are complete.
+Counts only, a whole batch per call; which minutes are over is `participant_activity`'s to decide.
 """
 
 from typing import Final
 
+import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from mew.pipeline.control.checks import ConsistencyCheck
-from mew.pipeline.stitch.activity import MINUTE, ControlActivity, Minute
 from mew.protocol.records import CONSUMED, ENVELOPE, FRAME_REJECTED, REJECTED
+from mew.protocol.timestamps import SECOND
 
+MINUTE: Final = 60 * SECOND
 _ACCEPTED: Final = pa.array([ENVELOPE, CONSUMED], pa.string())
 _REFUSED: Final = pa.array([REJECTED, FRAME_REJECTED], pa.string())
+
+
+class Minute(msgspec.Struct, frozen=True):
+    """What one participant did in one minute."""
+
+    participant: str
+    start: int
+    """Microseconds since 1970, a whole minute."""
+    kinds: dict[str, int] = {}
+    """Envelopes that were accepted, by kind; without `stream/data`, which counts among the frames."""
+    refusals: int = 0
+    """Envelopes and frames that were refused."""
+
+
+class ControlActivity(msgspec.Struct, frozen=True):
+    """All minutes of a batch with activity; each participant's minute at most once."""
+
+    minutes: tuple[Minute, ...] = ()
 
 
 class Tally:

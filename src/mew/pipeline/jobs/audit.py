@@ -13,10 +13,11 @@ import pyarrow as pa
 
 from mew.pipeline.control.checks import SAMPLE, Claimed, ConsistencyCheck
 from mew.pipeline.jobs.recounting import recount
-from mew.pipeline.jobs.tasks import ControlDone, RecordChecksum, StitchDone, TaskContext, UnitDone
-from mew.pipeline.kernel.summary import UnexpectedFrames
+from mew.pipeline.jobs.results import SpaceFrames, UnexpectedFrames
+from mew.pipeline.jobs.tasks import ControlDone, RecordChecksum, TaskContext
 from mew.pipeline.lake.values import Alarm
 from mew.pipeline.schemas import AUDIT, ENVELOPES, FRAMES, QUARANTINE, READER_GAPS
+from mew.pipeline.silver.frame_state import FrameState
 
 _encode = msgspec.json.encode
 
@@ -32,20 +33,23 @@ class Row(msgspec.Struct, frozen=True):
     sample: list[dict[str, Any]]
 
 
-def audit(where: TaskContext, control: ControlDone, units: Sequence[UnitDone], stitched: StitchDone) -> list[Row]:
-    """Check a batch of a space."""
-    checks, frames = control.checks, sum(each.summary.rows for each in units)
+def audit(
+    where: TaskContext, control: ControlDone, frames: SpaceFrames, before: FrameState, misnumbered: pa.Table
+) -> list[Row]:
+    """Check a batch of a space; `misnumbered` are its frames with a wrong number at the edge of a unit."""
+    checks = control.checks
+    wrong_numbers = frames.misnumbered.with_more(misnumbered.drop_columns(["space"]).to_pylist())
     found = {
-        "positions": _positions(where, control, units),
+        "positions": _positions(where, control, frames),
         "welcomes": checks.welcomes,
-        "frame counts in welcomes": _frame_counts(checks.welcomes.claims, stitched),
-        "authorised writers": _strays(stitched.unauthorised, frames, "a participant wrote without permission"),
-        "frame numbers": _strays(stitched.misnumbered, frames, "a number that does not follow the one before"),
+        "frame counts in welcomes": _frame_counts(checks.welcomes.claims, frames, before),
+        "authorised writers": _strays(frames.unauthorised, frames.records, "a participant wrote without permission"),
+        "frame numbers": _strays(wrong_numbers, frames.records, "a number that does not follow the one before"),
         "owners": checks.owners,
         "refusals": checks.refusals,
         "checkpoints": checks.checkpoints,
-        "reader gaps": _reader_gaps(checks.losses, stitched),
-        "counts": _counts(where, control, units),
+        "reader gaps": _reader_gaps(checks.losses, frames, before),
+        "counts": _counts(where, control, frames),
         "folded": checks.folded,
     }
     return [
@@ -66,13 +70,12 @@ def as_arrow(rows: Sequence[Row]) -> pa.Table:
     return pa.Table.from_pylist(columns, schema=AUDIT.schema)
 
 
-def _positions(where: TaskContext, control: ControlDone, units: Sequence[UnitDone]) -> ConsistencyCheck:
+def _positions(where: TaskContext, control: ControlDone, frames: SpaceFrames) -> ConsistencyCheck:
     """As many records as positions, and the sum of theirs: none is missing and none is there twice."""
     check = ConsistencyCheck(
         control.checks.positions.checked, control.checks.positions.violations, control.checks.positions.sample
     )
-    seen = [control.seen, *(each.seen for each in units)]
-    found = RecordChecksum(sum(each.records for each in seen), sum(each.positions for each in seen))
+    found = RecordChecksum(control.seen.records + frames.records, control.seen.positions + frames.positions)
     length = where.to - where.start + 1
     check.checked = found.records
     if found != RecordChecksum(length, (where.start + where.to) * length // 2):
@@ -84,25 +87,26 @@ def _positions(where: TaskContext, control: ControlDone, units: Sequence[UnitDon
 class _Numbers:
     """The last frame's number of each stream, as positions go by."""
 
-    def __init__(self, stitched: StitchDone) -> None:
-        self._numbers = dict(stitched.numbers)
-        self._probes = iter(stitched.probes)
+    def __init__(self, frames: SpaceFrames, before: FrameState) -> None:
+        self._numbers = before.last_numbers()
+        self._probes = iter(frames.probes)
         self._next = next(self._probes, None)
 
     def at(self, position: int, stream_id: str) -> int | None:
         """Before a position, which is never before the last one asked for; None where no frame is known of."""
-        while self._next is not None and self._next.position <= position:
-            self._numbers.update(self._next.numbers)
+        while self._next is not None and self._next[0] <= position:
+            _, stream, number = self._next
+            self._numbers[stream] = number
             self._next = next(self._probes, None)
         return self._numbers.get(stream_id)
 
 
-def _frame_counts(claims: Sequence[tuple[int, str, int]], stitched: StitchDone) -> ConsistencyCheck:
+def _frame_counts(claims: Sequence[tuple[int, str, int]], frames: SpaceFrames, before: FrameState) -> ConsistencyCheck:
     """Each welcome says how many frames a stream had: were there so many?"""
-    check, numbers = ConsistencyCheck(), _Numbers(stitched)
+    check, numbers = ConsistencyCheck(), _Numbers(frames, before)
     for position, stream_id, claimed in claims:
         there = numbers.at(position, stream_id)
-        if there is None and not stitched.complete:
+        if there is None and not before.complete:
             continue  # its frames may be among records that are lost
         check.checked += 1
         there = there or 0
@@ -113,12 +117,12 @@ def _frame_counts(claims: Sequence[tuple[int, str, int]], stitched: StitchDone) 
     return check
 
 
-def _reader_gaps(claims: Sequence[Claimed], stitched: StitchDone) -> ConsistencyCheck:
+def _reader_gaps(claims: Sequence[Claimed], frames: SpaceFrames, before: FrameState) -> ConsistencyCheck:
     """What a reader is said to have lost was there, is counted right, and no frame is lost to it twice.
 
     That nothing else was lost no record tells: the journal has what was accepted, not what has arrived.
     """
-    check, numbers = ConsistencyCheck(), _Numbers(stitched)
+    check, numbers = ConsistencyCheck(), _Numbers(frames, before)
     told: dict[tuple[str, str], int] = {}
     for claim in claims:
         check.checked += 1
@@ -142,24 +146,23 @@ def _wrong_with(claim: Claimed, there: int | None, told: int | None) -> Iterator
         yield f"{which} are said to be lost, and {told} was before"
 
 
-def _counts(where: TaskContext, control: ControlDone, units: Sequence[UnitDone]) -> ConsistencyCheck:
+def _counts(where: TaskContext, control: ControlDone, frames: SpaceFrames) -> ConsistencyCheck:
     """To the record: what the journal's files have, and what went into the tables."""
     there = recount(Path(where.journal), where.space, where.start, where.to)
-    written = [control.parts, *(each.parts for each in units)]
+    written = [control.parts, frames.parts]
     rows = {
         name: sum(part.rows for parts in written for part in parts.get(name, ()))
         for name in (ENVELOPES.name, READER_GAPS.name, FRAMES.name, QUARANTINE.name)
     }
-    writers = [each for unit in units for each in unit.summary.writers]
     check = ConsistencyCheck(there.control + there.frames)
     for what, expected, found in (
         ("control records read", there.control, control.seen.records),
-        ("frames read", there.frames, sum(each.seen.records for each in units)),
+        ("frames read", there.frames, frames.records),
         ("rows of envelopes", there.envelopes, rows[ENVELOPES.name]),
         ("rows of reader_gaps", there.reader_gaps, rows[READER_GAPS.name]),
         ("rows of frames", there.frames, rows[FRAMES.name]),
-        ("frames in the counts of streams", there.frames, sum(each.frames + each.data for each in writers)),
-        ("rows of quarantine", sum(each.invalid for each in writers), rows[QUARANTINE.name]),
+        ("frames in the counts of streams", there.frames, frames.counted),
+        ("rows of quarantine", frames.invalid, rows[QUARANTINE.name]),
     ):
         if expected != found:
             check.violated(where.start, f"{found} {what}, there should be {expected}")
@@ -168,8 +171,7 @@ def _counts(where: TaskContext, control: ControlDone, units: Sequence[UnitDone])
 
 def _strays(strays: UnexpectedFrames, checked: int, what: str) -> ConsistencyCheck:
     check = ConsistencyCheck(checked)
-    for each in strays.sample:
-        fields = msgspec.to_builtins(each)
-        check.violated(fields.pop("position"), what, **fields)
+    for fields in strays.sample:
+        check.violated(what=what, **fields)
     check.violations = strays.count
     return check

@@ -63,7 +63,7 @@ class RefreshBoundary(msgspec.Struct, frozen=True):
     carried: dict[str, CarriedTotals] = {}
     """By stream."""
     seed: bytes | None = None
-    """What the stitch begins with."""
+    """The state of the frames that the new rows begin with."""
 
 
 class KeepTask(msgspec.Struct, frozen=True):

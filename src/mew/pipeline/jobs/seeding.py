@@ -1,4 +1,4 @@
-"""What the stitch of a rebuilt space must know of the time before, taken from the rows that stay.
+"""What the gold tables of a rebuilt space must know of the time before, taken from the rows that stay.
 
 Asks the lake, and changes nothing. Where the journal's beginning is gone, a second or a minute may have begun before
 the record that the new rows begin with, and continue after it: what was in it before is counted here, so that it is
@@ -11,17 +11,20 @@ from typing import Any, Final
 
 import msgspec
 import numpy as np
+import pyarrow as pa
 
+from mew.pipeline.control.tally import MINUTE
 from mew.pipeline.kernel.histogram import buckets
-from mew.pipeline.kernel.summary import WindowPartial
-from mew.pipeline.kernel.windows import WIDTHS
 from mew.pipeline.lake import Lake
 from mew.pipeline.lookup.asking import query
-from mew.pipeline.stitch.activity import MINUTE
-from mew.pipeline.stitch.state import STITCH_VERSION, MinuteState, State, StreamState, WriterState, encode_state
+from mew.pipeline.silver import partials
+from mew.pipeline.silver.frame_state import FrameState
+from mew.pipeline.silver.partials import BEFORE, PARTIALS, partial_rows
 from mew.protocol.records import FRAME_REJECTED
 from mew.protocol.timestamps import SECOND
 
+_WIDTHS: Final = (1, 60)
+"""Of windows, in seconds."""
 _WINDOWS: Final = """
 with known as (
   select stream_id, epoch_us(time) as micros, size, writer, valid,
@@ -80,19 +83,13 @@ class Edge(msgspec.Struct, frozen=True):
 
 
 def seed(lake: Lake, journal: Path, edge: Edge) -> bytes:
-    """The stitch's state before the floor; what it counts begins there all the same."""
+    """The state of the frames before the floor; what it counts begins there all the same."""
     asking = _Asking(lake, journal, edge)
-    return encode_state(
-        State(
-            version=STITCH_VERSION,
-            position=edge.floor - 1,
-            time=edge.time,
-            complete=False,
-            streams=asking.streams() if edge.floor <= edge.done + 1 else {},
-            windows=[window for seconds in WIDTHS for window in asking.windows(seconds)],
-            minutes=asking.minutes(),
-        )
-    )
+    rows = [*(asking.windows(seconds) for seconds in _WIDTHS), asking.minutes()]
+    if edge.floor <= edge.done + 1:
+        rows += asking.streams()
+    state = pa.Table.from_batches(rows, PARTIALS)
+    return FrameState(edge.floor - 1, edge.time, complete=False, rows=state).encode()
 
 
 class _Asking:
@@ -114,45 +111,81 @@ class _Asking:
         since = self._edge.time // width * width
         return since if since + width > self._edge.known else None
 
-    def windows(self, seconds: int) -> Iterator[WindowPartial]:
+    def windows(self, seconds: int) -> pa.RecordBatch:
         """The traffic before the floor, in a window that continues after it."""
         since = self._since(seconds * SECOND)
-        if since is None:
-            return
-        missing = dict(self._ask(_MISSING, since))
-        for stream_id, frames, size, writers, invalid, waits in self._ask(_WINDOWS, since):
-            found, counts = np.unique(buckets(np.asarray(waits or [], np.int64)), return_counts=True)
-            times = tuple(zip(found.tolist(), counts.tolist(), strict=True))
-            left_out = missing.get(stream_id, 0)
-            yield WindowPartial(stream_id, seconds, since, frames, size, tuple(writers), invalid, left_out, times)
+        missing = {} if since is None else dict(self._ask(_MISSING, since))
+        rows = [] if since is None else list(self._ask(_WINDOWS, since))
+        histograms = [np.unique(buckets(np.asarray(row[5] or [], np.int64)), return_counts=True) for row in rows]
+        return partial_rows(
+            partials.OPEN_WINDOW,
+            self._edge.space,
+            len(rows),
+            unit=[BEFORE] * len(rows),
+            stream_id=[row[0] for row in rows],
+            seconds=[seconds] * len(rows),
+            start=[since] * len(rows),
+            frames=[row[1] for row in rows],
+            bytes=[row[2] for row in rows],
+            writers=[row[3] for row in rows],
+            invalid=[row[4] for row in rows],
+            missing=[missing.get(row[0], 0) for row in rows],
+            waits=[found.tolist() for found, _ in histograms],
+            times=[counts.tolist() for _, counts in histograms],
+        )
 
-    def streams(self) -> dict[str, StreamState]:
+    def streams(self) -> list[pa.RecordBatch]:
         """The last frame of each stream that was open at the floor, and each writer's last number."""
-        found: dict[str, StreamState] = {}
-        for stream_id, writer, number, time, sequence in self._ask(_STREAMS):
-            stream = found.setdefault(stream_id, StreamState(time, number))
-            stream.last_time, stream.last_number = max(stream.last_time, time), max(stream.last_number, number)
-            stream.writers[writer] = WriterState(sequence=sequence)
-        return found
+        rows = list(self._ask(_STREAMS))
+        ends: dict[str, tuple[int, int]] = {}
+        for stream_id, _, number, time, _ in rows:
+            last = ends.get(stream_id, (number, time))
+            ends[stream_id] = (max(last[0], number), max(last[1], time))
+        streams = partial_rows(
+            partials.STREAM,
+            self._edge.space,
+            len(ends),
+            unit=[BEFORE] * len(ends),
+            stream_id=[*ends],
+            last=[number for number, _ in ends.values()],
+            last_time=[time for _, time in ends.values()],
+        )
+        nothing = [0] * len(rows)
+        writers = partial_rows(
+            partials.WRITER,
+            self._edge.space,
+            len(rows),
+            unit=[BEFORE] * len(rows),
+            stream_id=[row[0] for row in rows],
+            writer=[row[1] for row in rows],
+            last=[row[4] for row in rows],
+            **dict.fromkeys(("frames", "data", "bytes", "invalid"), nothing),
+        )
+        return [streams, writers]
 
-    def minutes(self) -> list[MinuteState]:
+    def minutes(self) -> pa.RecordBatch:
         """The activity of participants before the floor, in a minute that continues after it.
 
         Refused frames are in no table; of the minute as the lake has it, those behind the floor are taken away.
         """
         since = self._since(MINUTE)
         if since is None:
-            return []
-        found: dict[str, MinuteState] = {}
-
-        def minute(participant: str) -> MinuteState:
-            return found.setdefault(participant, MinuteState(participant, since))
-
-        for writer, frames, size in self._ask(_FRAMES, since):
-            minute(writer).frames, minute(writer).bytes = frames, size
+            return partial_rows(partials.MINUTE, self._edge.space, 0)
+        frames = {writer: (count, size) for writer, count, size in self._ask(_FRAMES, since)}
+        refusals = {name: count for name, count in self._ask(_REFUSED, since) if count > 0}
+        kinds: dict[str, list[dict[str, Any]]] = {}
         for participant, kind, count in self._ask(_KINDS, since):
-            minute(participant).kinds[kind] = count
-        for participant, refusals in self._ask(_REFUSED, since):
-            if refusals > 0:
-                minute(participant).refusals = refusals
-        return list(found.values())
+            kinds.setdefault(participant, []).append({"kind": kind, "count": count})
+        names = sorted({*frames, *refusals, *kinds})
+        return partial_rows(
+            partials.MINUTE,
+            self._edge.space,
+            len(names),
+            unit=[BEFORE] * len(names),
+            writer=names,
+            start=[since] * len(names),
+            kinds=[kinds.get(name, []) for name in names],
+            refusals=[refusals.get(name, 0) for name in names],
+            frames=[frames.get(name, (0, 0))[0] for name in names],
+            bytes=[frames.get(name, (0, 0))[1] for name in names],
+        )

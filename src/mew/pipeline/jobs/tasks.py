@@ -1,35 +1,37 @@
-"""What is spread over the machines: three functions from bytes to bytes, and what goes in and comes out of each.
+"""What runs in Spark tasks: the fold of a space's control records, and the frames of a unit.
 
-A task reads its own part of the journal and writes its own files; only what is small comes back. Nothing it writes
-counts before the driver has committed it, so a task may be run twice.
+A task reads its own part of the journal and writes its own files; what comes back is small: the state of the fold, and
+partial rows (`silver.partials`). Nothing it writes counts before the driver has committed it, so a task may be run
+twice.
 """
 
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from mew.journal.arrow import SCHEMA
 from mew.journal.reader import Journal
 from mew.pipeline import schemas
 from mew.pipeline.control.checks import Checks
 from mew.pipeline.control.folding import fold_control
-from mew.pipeline.jobs.keeping import RefreshBoundary, is_settled
+from mew.pipeline.control.tally import ControlActivity
 from mew.pipeline.kernel.catalogue import Catalogue
 from mew.pipeline.kernel.decoding import DecodeOptions
-from mew.pipeline.kernel.processing import process
-from mew.pipeline.kernel.summary import Probe, Summary, UnexpectedFrames, pack, unpack
+from mew.pipeline.kernel.processing import UnitResult, process
 from mew.pipeline.kernel.typed import typed_table
 from mew.pipeline.kernel.units import Unit, read
 from mew.pipeline.lake import parts
 from mew.pipeline.lake.values import ParquetPart
-from mew.pipeline.stitch.activity import ControlActivity
-from mew.pipeline.stitch.stitching import MergeTarget, Totals, merge
+from mew.pipeline.silver import partials
+from mew.pipeline.silver.partials import partial_rows
 
 _encode = msgspec.msgpack.encode
-_COUNTS = ("frames", "data", "bytes")
+LITTLE: Final = 100_000
+"""Records of a space that are little: a task is through with them in less time than one more job takes to start."""
 Done = TypeVar("Done", bound=msgspec.Struct)
 
 
@@ -52,7 +54,7 @@ class TaskContext(msgspec.Struct, frozen=True):
     to: int
 
 
-def _write(where: TaskContext, table: schemas.Table, rows: pa.Table, name: str) -> list[ParquetPart]:
+def _write_parts(where: TaskContext, table: schemas.Table, rows: pa.Table, name: str) -> list[ParquetPart]:
     folder = f"{where.tables}/{table.name}"
     return parts.write(table, rows, folder, name=f"{where.batch}-{where.space}-{name}")
 
@@ -74,6 +76,7 @@ class ControlDone(msgspec.Struct, frozen=True):
     parts: dict[str, list[ParquetPart]]
     """By table; without `streams`, whose rows want counts yet."""
     streams: bytes
+    """These rows, as an Arrow stream."""
     catalogue: Catalogue
     activity: ControlActivity
     checks: Checks
@@ -90,7 +93,7 @@ def fold_space(task: bytes) -> bytes:
     rows = look.at(_control_rows(where))
     folded = fold_control(where.space, asked.state, rows, where.to, where.start)
     written = {
-        name: _write(where, schemas.TABLES[name], rows, "control")
+        name: _write_parts(where, schemas.TABLES[name], rows, "control")
         for name, rows in folded.tables.items()
         if name != schemas.STREAMS.name
     }
@@ -98,7 +101,7 @@ def fold_space(task: bytes) -> bytes:
         ControlDone(
             folded.state,
             written,
-            pack(folded.tables[schemas.STREAMS.name]),
+            _packed(folded.tables[schemas.STREAMS.name]),
             folded.catalogue,
             folded.activity,
             folded.checks,
@@ -107,6 +110,13 @@ def fold_space(task: bytes) -> bytes:
             look.last_time,
         )
     )
+
+
+def _packed(table: pa.Table) -> bytes:
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, table.schema, options=pa.ipc.IpcWriteOptions(compression="lz4")) as writer:
+        writer.write_table(table)
+    return bytes(sink.getvalue())
 
 
 class _Look:
@@ -147,115 +157,87 @@ class UnitTask(msgspec.Struct, frozen=True):
 
     where: TaskContext
     unit: Unit
-    catalogue: str
-    """The file that has it; empty where it is given as it is."""
+    catalogue: str = ""
+    """The file that has it; empty where the fold of the same task has it."""
     typed: dict[str, str] = {}
     """By fingerprint, the table of each format that has one."""
-    given: bytes = b""
-    """The catalogue itself."""
 
 
-class UnitDone(msgspec.Struct, frozen=True):
-    """What came of them."""
-
-    parts: dict[str, list[ParquetPart]]
-    summary: Summary
-    seen: RecordChecksum
-    formats: dict[str, int] = {}
-    """Frames by the fingerprint of their format."""
-
-
-def decode_unit(task: bytes) -> bytes:
-    """`UnitTask` to `UnitDone`."""
+def decode_unit(task: bytes) -> Iterator[pa.RecordBatch]:
+    """The partial rows of a `UnitTask`, and its files."""
     asked = msgspec.msgpack.decode(task, type=UnitTask)
-    known = asked.given or Path(asked.catalogue).read_bytes()
-    catalogue = msgspec.msgpack.decode(known, type=Catalogue)
-    tables = list(read(asked.unit))
-    table = pa.concat_tables(tables) if tables else None
-    if table is None:
-        return _encode(UnitDone({}, Summary(asked.where.space, asked.unit.first, asked.unit.last), RecordChecksum()))
+    return _decoded(asked, msgspec.msgpack.decode(Path(asked.catalogue).read_bytes(), type=Catalogue))
+
+
+def _decoded(asked: UnitTask, catalogue: Catalogue) -> Iterator[pa.RecordBatch]:
+    table = pa.concat_tables([SCHEMA.empty_table(), *read(asked.unit)])
     result = process(asked.unit, table, catalogue, DecodeOptions(frozenset(asked.typed)))
+    yield from _written(asked, result)
+    yield from result.partials
+
+
+def _written(asked: UnitTask, result: UnitResult) -> Iterator[pa.RecordBatch]:
+    """The files of a unit, and how many frames it has of each format."""
     typed = [(typed_table(asked.typed[each], rows.schema), rows) for each, rows in result.typed.items()]
-    made = [(schemas.FRAMES, result.frames), (schemas.QUARANTINE, result.quarantine), *typed]
-    name = f"{asked.unit.first}"
-    written = {each.name: _write(asked.where, each, rows, name) for each, rows in made}
-    return _encode(UnitDone(written, result.summary, _and(RecordChecksum(), table), _by_format(result.frames)))
-
-
-def _by_format(frames: pa.Table) -> dict[str, int]:
-    counted = pc.value_counts(frames["format"]).to_pylist()
-    return {each["values"]: each["counts"] for each in counted if each["values"] is not None}
-
-
-# --------------------------------------------------------------------------------------------- what goes across units
-
-
-class StitchTask(msgspec.Struct, frozen=True):
-    """Put the summaries of a space's units together, and count its streams."""
-
-    where: TaskContext
-    state: bytes | None
-    summaries: list[Summary]
-    activity: ControlActivity
-    streams: bytes
-    last_time: int
-    floor: RefreshBoundary | None = None
-    """Where the rebuilt rows begin, if earlier rows stay."""
-
-
-class StitchDone(msgspec.Struct, frozen=True):
-    """What came of them."""
-
-    state: bytes
-    parts: dict[str, list[ParquetPart]]
-    numbers: dict[str, int]
-    """The last frame's number of each stream, before the batch; of none after which frames may be lost."""
-    complete: bool
-    """Whether every record of the space is known, so that a stream without a number had no frame."""
-    probes: tuple[Probe, ...]
-    """How these numbers changed, from one welcome to the next."""
-    unauthorised: UnexpectedFrames
-    misnumbered: UnexpectedFrames
-
-
-def merge_space(task: bytes) -> bytes:
-    """`StitchTask` to `StitchDone`."""
-    asked = msgspec.msgpack.decode(task, type=StitchTask)
-    where = asked.where
-    until = MergeTarget(where.space, where.to, asked.last_time, where.start)
-    streams = unpack(asked.streams, schemas.STREAMS.schema)
-    ended = frozenset(streams.filter(pc.invert(streams[schemas.OPEN]))["stream_id"].to_pylist())
-    stitched = merge(asked.state, asked.summaries, asked.activity, until, ended)
-    made = (
-        (schemas.SEQUENCE_GAPS, stitched.sequence_gaps),
-        (schemas.STREAM_ACTIVITY, _unsettled(stitched.stream_activity, asked.floor)),
-        (schemas.PARTICIPANT_ACTIVITY, _unsettled(stitched.participant_activity, asked.floor)),
-        (schemas.STREAMS, counted(streams, stitched.totals)),
+    tables = [(schemas.FRAMES, result.frames), (schemas.QUARANTINE, result.quarantine), *typed]
+    files = [
+        (table.name, part)
+        for table, rows in tables
+        for part in _write_parts(asked.where, table, rows, f"{asked.unit.first}")
+    ]
+    yield partial_rows(
+        partials.FILE,
+        asked.where.space,
+        len(files),
+        name=[name for name, _ in files],
+        path=[part.path for _, part in files],
+        size=[part.size for _, part in files],
+        rows=[part.rows for _, part in files],
+        partition=[msgspec.json.encode(part.partition).decode() for _, part in files],
+        stats=[part.stats for _, part in files],
     )
-    written = {table.name: _write(where, table, rows, "stitch") for table, rows in made}
-    return _encode(
-        StitchDone(
-            stitched.state,
-            written,
-            stitched.numbers,
-            stitched.complete,
-            stitched.probes,
-            stitched.unauthorised,
-            stitched.misnumbered,
-        )
+    counted = [each for each in pc.value_counts(result.frames["format"]).to_pylist() if each["values"] is not None]
+    yield partial_rows(
+        partials.FORMAT,
+        asked.where.space,
+        len(counted),
+        format=[each["values"] for each in counted],
+        rows=[each["counts"] for each in counted],
     )
 
 
-def _unsettled(rows: pa.Table, floor: RefreshBoundary | None) -> pa.Table:
-    """Without the windows that stay as they were."""
-    return rows if floor is None else rows.filter(pc.invert(is_settled(rows, floor)))
+# --------------------------------------------------------------------------------------------- a space with little
 
 
-def counted(streams: pa.Table, totals: dict[str, Totals]) -> pa.Table:
-    """The streams with what flowed on each of them."""
-    found = [totals.get(each) for each in streams.column("stream_id").to_pylist()]
-    for name in _COUNTS:
-        index = streams.schema.get_field_index(name)
-        column = pa.array([0 if each is None else getattr(each, name) for each in found], pa.int64())
-        streams = streams.set_column(index, streams.schema.field(index), column)
-    return streams
+class SpaceTask(msgspec.Struct, frozen=True):
+    """Fold the control records of a space and decode its units, in one task."""
+
+    control: ControlTask
+    units: list[UnitTask]
+    """In order; none has a catalogue yet."""
+
+
+def do_space(task: bytes) -> Iterator[pa.RecordBatch]:
+    """The rows of a `SpaceTask`: `ControlDone` in the first, then those of the units."""
+    asked = msgspec.msgpack.decode(task, type=SpaceTask)
+    encoded = fold_space(_encode(asked.control))
+    yield partial_rows(partials.CONTROL, asked.control.where.space, 1, payload=[encoded])
+    catalogue = msgspec.msgpack.decode(encoded, type=ControlDone).catalogue
+    for unit in asked.units:
+        yield from _decoded(unit, catalogue)
+
+
+def control_minutes(space: str, activity: ControlActivity) -> pa.RecordBatch:
+    """What the control records of a batch add to the minutes of participants, as partial rows."""
+    minutes = activity.minutes
+    return partial_rows(
+        partials.MINUTE,
+        space,
+        len(minutes),
+        writer=[minute.participant for minute in minutes],
+        start=[minute.start for minute in minutes],
+        kinds=[[{"kind": kind, "count": count} for kind, count in minute.kinds.items()] for minute in minutes],
+        refusals=[minute.refusals for minute in minutes],
+        frames=[0] * len(minutes),
+        bytes=[0] * len(minutes),
+    )

@@ -16,7 +16,6 @@ import msgspec
 import pyarrow.compute as pc
 
 from mew.pipeline.arrow import typed_of_file
-from mew.pipeline.jobs.tasks import UnitDone
 from mew.pipeline.kernel import formats
 from mew.pipeline.kernel.catalogue import CatalogFormat, Catalogue, StreamFormats
 from mew.pipeline.kernel.typed import typed_schema, typed_table
@@ -124,13 +123,11 @@ class TypedTables:
         self._add_hot(self._ahead(units, of_space))
         self._passing = frozenset(self._chosen)
 
-    def settle(self, catalogues: Iterable[Catalogue], units: Mapping[str, Sequence[UnitDone]]) -> None:
-        """The frames were read, so that it is known how many there are of each format."""
+    def settle(self, catalogues: Iterable[Catalogue], frames: Mapping[str, Mapping[str, int]]) -> None:
+        """The frames were read: `frames` says by space how many there are of each format."""
         self._learn({each.space: each.streams for each in catalogues})
-        for space, done in units.items():
-            counts = self._counts.setdefault(space, Counter())
-            for each in done:
-                counts.update(each.formats)
+        for space, counts in frames.items():
+            self._counts.setdefault(space, Counter()).update(counts)
         self._add_hot(Counter())
 
     def to_fill(self, passed: Sequence[ParquetPart], kept: Sequence[ParquetPart]) -> list[FillTask]:

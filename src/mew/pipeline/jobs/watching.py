@@ -5,7 +5,8 @@ It has no state outside the lake: after a kill it can simply be started again.
 """
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import ClassVar, Final, Protocol, TypeAlias
 
@@ -14,11 +15,12 @@ import msgspec
 from mew.errors import MewError
 from mew.journal.layout import JournalFolder
 from mew.pipeline.jobs.lagging import Lag, lags
-from mew.pipeline.jobs.made import BatchPreview
 from mew.pipeline.jobs.planning import spaces_of
-from mew.pipeline.jobs.running import Batches, Spread
+from mew.pipeline.jobs.results import BatchPreview
+from mew.pipeline.jobs.running import Batches
 from mew.pipeline.lake import Lake, Progress
 from mew.pipeline.lake.unwritable import unwritable
+from mew.pipeline.spread import SparkEngine
 
 LOOK_SECONDS: Final = 0.1
 """How often the journal's folders are looked into."""
@@ -107,15 +109,16 @@ class Watch:
     """The watch over one journal."""
 
     def __init__(
-        self, journal: Path, lake: Lake, spread: Spread, stop: Stop, habits: WatchOptions | None = None
+        self, journal: Path, lake: Lake, engine: SparkEngine, stop: Stop, habits: WatchOptions | None = None
     ) -> None:
         """Nothing is done before it is asked for what it has to tell."""
         self._journal = journal
         self._lake = lake
-        self._spread = spread
         self._stop = stop
         self._habits = habits or WatchOptions()
-        self._batch_by_batch = Batches(journal, lake, self._stoppable, self._show, self._habits.typed)
+        self._batch_by_batch = Batches(
+            journal, lake, replace(engine, check=self._check_stop), self._show, self._habits.typed
+        )
         self._shown = 0
         self.made: Callable[[BatchPreview], None] | None = None
         """Called once per batch, with the rows that it is about to commit."""
@@ -178,11 +181,10 @@ class Watch:
         yield BatchFinished(progress, records, round(time.monotonic() - began, 3), lag)
         yield from self._tidied()
 
-    def _stoppable(self, work: Callable[[bytes], bytes], items: Sequence[bytes]) -> list[bytes]:
-        """A stage, unless it is to stop: so a long batch is left rather than waited for, before it commits anything."""
+    def _check_stop(self) -> None:
+        """Before each stage: a long batch is left rather than waited for, before it commits anything."""
         if self._stop.is_set:
             raise _Abandoned
-        return self._spread(work, items)
 
     def _show(self, made: BatchPreview) -> None:
         """Not again where a batch is tried again."""

@@ -4,7 +4,6 @@ Pure. Below 32 microseconds each is its own bucket; above, each doubling has 16,
 most 1/16 above everything in it.
 """
 
-from collections.abc import Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -32,17 +31,3 @@ def upper(bucket: Any) -> Any:
 def rank(count: Any, percent: int) -> Any:
     """Which of so many, in order and from 1, has this percentage at or below it."""
     return (count * percent + 99) // 100
-
-
-def quantile(counts: Sequence[tuple[int, int]], percent: int) -> int | None:
-    """The upper bound of the bucket that this percentage of all times is at or below; None without any.
-
-    Of buckets and how many are in each, in order.
-    """
-    wanted = rank(sum(count for _, count in counts), percent)
-    seen = 0
-    for bucket, count in counts:
-        seen += count
-        if seen >= wanted:
-            return int(upper(bucket))
-    return None

@@ -1,4 +1,4 @@
-"""The kernel's one function: the frames of a unit in, tables and a summary out.
+"""The kernel's one function: the frames of a unit in, tables and partial rows out.
 
 Pure: no reading and no writing, and nothing of Spark. The same rows and the same catalogue give the same result.
 """
@@ -14,9 +14,8 @@ from mew.pipeline import schemas
 from mew.pipeline.kernel.catalogue import Catalogue
 from mew.pipeline.kernel.decoding import Decoded, DecodeOptions, decode
 from mew.pipeline.kernel.flow import flow_of
-from mew.pipeline.kernel.summary import Summary
-from mew.pipeline.kernel.summing import summarise
 from mew.pipeline.kernel.units import Unit
+from mew.pipeline.silver.frames import frame_partials
 
 SLICE_ROWS: Final = 65_536
 """Decoded at a time: Python objects of more would only fill the memory."""
@@ -32,18 +31,19 @@ class UnitResult:
     quarantine: pa.Table
     typed: dict[str, pa.Table]
     """By fingerprint, of those that were asked for and have rows here."""
-    summary: Summary
+    partials: list[pa.RecordBatch]
+    """What gold adds up and the audit compares."""
 
 
 def process(unit: Unit, table: pa.Table, catalogue: Catalogue, options: DecodeOptions) -> UnitResult:
-    """The tables and the summary of a unit; `table` has its rows of the frames files, in order, in all columns."""
+    """The tables and the partial rows of a unit; `table` has its rows of the frames files, in order, in all columns."""
     done = [decode(rows, catalogue, options) for rows in _slices(table)]
     invalid = np.concatenate([each.invalid for each in done]) if done else np.zeros(0, bool)
     return UnitResult(
         pa.concat_tables([schemas.FRAMES.schema.empty_table(), *(each.frames for each in done)]),
         pa.concat_tables([schemas.QUARANTINE.schema.empty_table(), *(each.quarantine for each in done)]),
         _typed(done),
-        summarise(unit, flow_of(unit.space, table, invalid), catalogue),
+        list(frame_partials(unit, flow_of(unit.space, table, invalid), catalogue)),
     )
 
 

@@ -1,4 +1,4 @@
-"""The same answers as kernel and stitch give, written plainly: one loop over all rows, no units, no arrays."""
+"""The same answers as the gold tables give, written plainly: one loop over all rows, no units, no arrays."""
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable
