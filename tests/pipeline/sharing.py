@@ -20,6 +20,7 @@ LONG: Final = (
     "reference/test_reference.py",
     "test_opening.py",
     "lookup/test_on_spark.py",
+    "bronze/test_datasource.py",
     "jobs/test_typed_on_spark.py",
     "jobs/test_running.py",
     "test_publishing.py",

@@ -60,7 +60,12 @@ SECTIONS: Final = {
     "Tests": ("", _names("mew.testing", "MemorySpace Client Message ReceivedFrame MemoryTokens settings")),
     "The lake": (
         "",
-        ["mew.pipeline.open_lake", "mew.pipeline.opening.OpenLake", "mew.pipeline.lookup.asking.QueryResult"],
+        [
+            "mew.pipeline.open_lake",
+            "mew.pipeline.register_journal_format",
+            "mew.pipeline.opening.OpenLake",
+            "mew.pipeline.lookup.asking.QueryResult",
+        ],
     ),
     "The bridge": (
         "",

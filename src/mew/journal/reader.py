@@ -168,6 +168,30 @@ class Journal:
             except FileNotFoundError as error:
                 missing.look_again(at, error)
 
+    def sealed_tables(
+        self, first: int, last: int, *, control: bool = True, frames: bool = True
+    ) -> "Iterator[pa.Table]":
+        """Yield the records of a range, in order, without the control records or without frames and stream data.
+
+        Same errors and checks as `frame_batches`.
+        """
+        from mew.journal import segment_reader  # noqa: PLC0415 - pyarrow, where it is needed
+
+        at, missing = first, MissingFile()
+        while at <= last:
+            try:
+                for segment in self._covering(at, last):
+                    tables = segment_reader.merge_rows(
+                        segment_reader.row_groups(segment.control, first=at, last=last) if control else iter(()),
+                        segment_reader.frame_row_groups(segment, first=at, last=last) if frames else iter(()),
+                    )
+                    for table in tables:
+                        yield table
+                        at = table["position"][-1].as_py() + 1
+                    at = segment.last + 1
+            except FileNotFoundError as error:
+                missing.look_again(at, error)
+
     def frame_groups(self, first: int, last: int) -> "list[FrameGroup]":
         """Return the row groups with frames or stream data of a sealed range. Same errors as `frame_batches`."""
         from mew.journal.segment_reader import frame_groups  # noqa: PLC0415 - pyarrow, where it is needed

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from mew.pipeline.opening import OpenLake
 
 
-__all__ = ["open_lake"]
+__all__ = ["open_lake", "register_journal_format"]
 
 
 def open_lake(
@@ -29,3 +29,14 @@ def open_lake(
     from mew.pipeline.opening import OpenLake  # noqa: PLC0415 - see above
 
     return OpenLake(path, journal=journal, session=session)
+
+
+def register_journal_format(spark: "SparkSession") -> None:
+    """Make `spark.read.format("mew")` and `readStream` known to a Spark session of your own.
+
+    They read the records of a journal folder, or of a Kafka topic: `load(".mew/journal")`. The session of `open_lake`
+    knows them already.
+    """
+    from mew.pipeline.bronze import datasource  # noqa: PLC0415 - see above
+
+    datasource.register_journal_format(spark)

@@ -71,10 +71,12 @@ class OpenLake:
     def spark(self) -> "SparkSession":
         """The Spark that reads it: the one that was given, or this process's, started here where there is none."""
         if self._session is None:
+            from mew.pipeline.bronze.datasource import register_journal_format  # noqa: PLC0415 - as below
             from mew.pipeline.session import open_session  # noqa: PLC0415 - Spark, where it is needed
             from mew.pipeline.settings import PipelineSettings  # noqa: PLC0415
 
             self._session = self._started = open_session(PipelineSettings(), lake=self.path, shared=True)
+            register_journal_format(self._session)
         return self._session
 
     def __getitem__(self, name: str) -> "DataFrame":

@@ -58,6 +58,8 @@ _TABLES: Final = {
     "spark.sql.execution.arrow.pyspark.enabled": "true",
     "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
     "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+    # `format("mew")` applies filters while it reads.
+    "spark.sql.python.filterPushdown.enabled": "true",
     # Workers come with their modules loaded.
     "spark.python.daemon.module": "mew.pipeline.daemon",
     # The tables' logs are small: fifty tasks to read one, Delta's default, take seconds.

@@ -1,0 +1,1 @@
+"""The journal as it is, for Spark: `spark.read.format("mew")`. Nothing here decodes, checks or adds up."""
