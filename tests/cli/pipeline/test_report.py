@@ -1,13 +1,17 @@
 """`mew pipeline report` as a user runs it."""
 
+import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from mew.pipeline.report.pdf import BROWSERS, CannotPrint, find_browser, print_page
+from tests.cli import running_space as verbs
 from tests.cli.pipeline.test_commands import mew
 from tests.pipeline.jobs.lakes import run_all
+from tests.support.host_requirements import requires
 from tools.journal_generator import generate
 
 
@@ -61,3 +65,31 @@ def test_other_commands_do_not_load_the_report() -> None:
         "import sys, mew.cli.pipeline.commands; assert not [n for n in sys.modules if 'report' in n and 'mew' in n]"
     )
     subprocess.run([sys.executable, "-c", program], check=True, timeout=50)
+
+
+def test_a_report_is_printed_as_pdf(folder: Path) -> None:
+    requires(any(shutil.which(name) for name in BROWSERS), "neither Chromium nor Chrome is installed")
+    code, output, errors = mew("report", "--lake", "lake", "-o", "printed.html", "--pdf", "printed.pdf", cwd=folder)
+    assert (code, errors) == (0, "")
+    assert output.splitlines()[1].startswith("printed.pdf: ")
+    printed = (folder / "printed.pdf").read_bytes()
+    assert printed.startswith(b"%PDF-")
+    assert len(printed) > 50_000, "the plots are drawn"
+
+
+def test_without_a_browser_one_line_says_what_to_do(folder: Path) -> None:
+    ran = verbs.run(folder, "pipeline", "report", "--lake", "lake", "-o", "no.html", "--pdf", "no.pdf", PATH="/nowhere")
+    assert (ran.code, ran.out) == (1, "")
+    assert ran.err == (
+        "mew: --pdf needs Chromium or Chrome, and neither is on the path: install one, "
+        "or open the HTML report in a browser and print it\n"
+    )
+    assert not (folder / "no.html").exists()
+
+
+def test_a_browser_that_prints_nothing_is_named(tmp_path: Path) -> None:
+    browser = tmp_path / "chromium"
+    browser.write_text("#!/bin/sh\necho no display >&2\nexit 3\n", encoding="utf-8")
+    browser.chmod(0o755)
+    with pytest.raises(CannotPrint, match=f"^{browser} did not print the report: no display$"):
+        print_page(find_browser({"PATH": str(tmp_path)}), "<p>page</p>")

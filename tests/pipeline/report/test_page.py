@@ -13,7 +13,8 @@ from mew.pipeline import open_lake
 from mew.pipeline.lake import Progress
 from mew.pipeline.report import gather, page, scopes
 from mew.pipeline.report.gathering import ReportData, Series, TruncatedList
-from mew.pipeline.report.markup import clock, format_duration, inlined, size, table, text
+from mew.pipeline.report.rendering import clock, format_duration, inlined, shown, size, templates
+from mew.pipeline.report.verdict import Verdict, verdict_of
 from tests.pipeline.jobs.lakes import run_all
 from tools.journal_generator import generate
 
@@ -256,11 +257,51 @@ def test_spans_have_the_unit_that_suits(value: int | None, shown: str) -> None:
     assert format_duration(value) == shown
 
 
-def test_words_of_others_are_escaped_and_cut() -> None:
-    assert text("<b>&\"'") == "&lt;b&gt;&amp;&quot;&#x27;"
-    assert text("a\x00\u202eb") == "a\\u{0}\\u{202e}b"
-    assert len(text("x" * 5000)) == 161
-    assert text(1234567) == "1,234,567"
+def test_values_are_escaped_and_cut() -> None:
+    def printed(value: Any) -> str:
+        return templates().from_string("{{ value }}").render(value=value)
+
+    assert printed("<b>&\"'") == "&lt;b&gt;&amp;&#34;&#39;"
+    assert printed("a\x00\u202eb") == "a\\u{0}\\u{202e}b"
+    assert len(printed("x" * 5000)) == 161
+    assert (printed(1234567), printed(None)) == ("1,234,567", "–")
     assert json.loads(inlined({"a": NASTY})) == {"a": NASTY}
-    assert "<i>" not in table("<i>", ["<i>"], [["<i>"]])
+    assert shown("<i>") == "<i>", "a value becomes text; the template escapes it"
     assert clock(0) == "1970-01-01 00:00:00"
+
+
+# The first screen
+
+
+def test_the_first_sentence_says_that_nothing_was_wrong(made: tuple[list[ReportData], Progress]) -> None:
+    totals = dict.fromkeys(made[0][0].totals, 0)
+    clean = msgspec.structs.replace(
+        made[0][0], totals=totals, audit=[("owners", "Each owner was present.", 0, None)] * 3
+    )
+    sentence = (
+        "Nothing was wrong: all 3 checks of the record hold, no loss is known, "
+        "and every frame was as its stream promised."
+    )
+    assert verdict_of(clean) == Verdict(sentence, "good")
+    head = page([clean], made[1]).partition("<main")[0]
+    assert sentence in head
+    unchecked = verdict_of(msgspec.structs.replace(clean, audit=[]))
+    assert unchecked.state == "warn"
+    assert "the record was not checked yet" in unchecked.sentence
+
+
+def test_the_first_sentence_says_what_was_wrong(made: tuple[list[ReportData], Progress]) -> None:
+    totals = {**dict.fromkeys(made[0][0].totals, 0), "missing": 1, "dropped": 1200, "quarantined": 5}
+    lost = msgspec.structs.replace(made[0][0], totals=totals, audit=[("owners", "Each owner was present.", 0, None)])
+    what = (
+        "1 frame that its sender numbered never arrived; 1,200 deliveries were missed by their readers; "
+        "5 frames were not what their stream promised."
+    )
+    assert verdict_of(lost) == Verdict(f"Something was wrong: {what} All 1 checks of the record hold.", "warn")
+    failed = msgspec.structs.replace(
+        lost, audit=[*lost.audit, ("writers", "Each writer was allowed.", 4, "position 1")]
+    )
+    assert verdict_of(failed) == Verdict(f"Something was wrong: 1 of 2 checks of the record failed; {what}", "bad")
+    both = page([failed, lost], made[1]).partition("<main")[0]
+    assert both.count("Something was wrong") == 2
+    assert 'class="verdict bad"' in both

@@ -397,7 +397,7 @@ app.command(
     "mew.cli.pipeline.export:report",
     name="report",
     help="Write a report about the recorded events: one HTML page with plots.",
-    help_epilogue=_examples("report", "report -o lab.html --space lab --since 2h"),
+    help_epilogue=_examples("report", "report -o lab.html --space lab --since 2h", "report --pdf lab.pdf"),
 )
 app.command(
     "mew.cli.pipeline.export:export_table_command",

@@ -69,6 +69,7 @@ def report(
     *,
     place: LakeLocation = _here,
     output: Annotated[Path, Parameter(name=["--output", "-o"])] = Path("report.html"),
+    pdf: Path | None = None,
     space: str | None = None,
     since: str | None = None,
     until: str | None = None,
@@ -79,6 +80,8 @@ def report(
     ----------
     output
         The file to write.
+    pdf
+        Also write the report as PDF to this file. This needs Chromium or Chrome.
     space
         The id of the space; by default all spaces of the tables.
     since
@@ -88,11 +91,17 @@ def report(
     """
     from mew.pipeline import open_lake
     from mew.pipeline.report import gather, page, scopes
+    from mew.pipeline.report.pdf import find_browser, print_page
 
+    browser = None if pdf is None else find_browser()
     journal, folder = _places(place)
     lake = open_lake(folder, journal=journal)
     report_scopes = scopes(lake, space=space, since=parse_time("--since", since), until=parse_time("--until", until))
     text = page([gather(lake, scope, lake.checks(scope.space)) for scope in report_scopes], lake.progress)
     replace_file(output, text.encode())
     print(f"{output}: {len(text.encode()) / 1000:,.0f} kB about {', '.join(scope.space for scope in report_scopes)}")
+    if pdf is not None and browser is not None:
+        with bar("print PDF"):
+            replace_file(pdf, printed := print_page(browser, text))
+        print(f"{pdf}: {len(printed) / 1000:,.0f} kB")
     return 0

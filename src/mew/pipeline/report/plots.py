@@ -1,7 +1,4 @@
-"""Plots: what the page's script will draw, and the same as a table for those who cannot see it.
-
-Draws nothing itself.
-"""
+"""Plots: what the page's script draws, and the same figures as a table for readers who cannot see it."""
 
 from collections.abc import Callable, Sequence
 from typing import Any, Final
@@ -9,7 +6,7 @@ from typing import Any, Final
 import msgspec
 
 from mew.pipeline.report.gathering import Series
-from mew.pipeline.report.markup import Html, clock, details, format_duration, size, table, text
+from mew.pipeline.report.rendering import clock, format_duration, size
 from mew.pipeline.report.scope import SECOND
 
 TABLE_ROWS: Final = 60
@@ -33,27 +30,34 @@ class Plot(msgspec.Struct, frozen=True):
     log: bool = False
 
 
+class PlotPlace(msgspec.Struct, frozen=True):
+    """Where a page has a plot, and the table below it."""
+
+    title: str
+    number: str
+    covers: str = ""
+    """The time that one point covers."""
+    caption: str = ""
+    head: list[str] = []
+    rows: list[list[str]] = []
+
+
 class Plots:
     """The plots of a page, in order."""
 
     def __init__(self) -> None:
         self._plots: list[Plot] = []
 
-    def figure(self, title: str, plot: Plot) -> Html:
+    def figure(self, title: str, plot: Plot) -> PlotPlace:
         """A place for a plot, which a script fills."""
         self._plots.append(plot)
-        button = '<button type="button" data-whole hidden>show all</button>'
-        return Html(
-            f"<figure><figcaption><span>{text(title)}</span>{button}</figcaption>"
-            f'<div class="plot" role="img" aria-label="{text(title)}; a table with the figures follows" '
-            f'data-plot="{len(self._plots) - 1}"></div></figure>'
-        )
+        return PlotPlace(title, str(len(self._plots) - 1))
 
-    def over_time(self, title: str, kind: str, unit: str, values: Series) -> Html:
+    def over_time(self, title: str, kind: str, unit: str, values: Series) -> PlotPlace:
         """A plot of values over time, and its table."""
-        lines = [PlotLine(label, [round(each, 3) for each in found]) for label, found in values.lines.items()]
-        drawn = self.figure(title, Plot(kind, unit, list(values.times), lines))
-        return Html(drawn + details("The same as a table", _as_table(title, kind, unit, values)))
+        lines = [PlotLine(label, [round(value, 3) for value in line]) for label, line in values.lines.items()]
+        place = self.figure(title, Plot(kind, unit, list(values.times), lines))
+        return _with_table(place, kind, unit, values)
 
     def values(self) -> Any:
         """All of them, as JSON has it."""
@@ -68,18 +72,23 @@ _TOGETHER: Final[dict[str, Callable[[Sequence[float]], float]]] = {
 """How several steps become one: a rate is averaged, a level is the last, a count is summed."""
 
 
-def _as_table(title: str, kind: str, unit: str, values: Series) -> Html:
+def _with_table(place: PlotPlace, kind: str, unit: str, values: Series) -> PlotPlace:
     every = max(1, -(-len(values.times) // TABLE_ROWS))
-    starts = range(0, len(values.times), every)
     rows = [
         [
             clock(values.times[at] * SECOND),
             *(_shown(_TOGETHER[kind](line[at : at + every]), unit) for line in values.lines.values()),
         ]
-        for at in starts
+        for at in range(0, len(values.times), every)
     ]
     step = format_duration(values.step * every * SECOND)
-    return table(f"{title}, in steps of {step}; times are in UTC", ["from", *values.lines], rows)
+    return msgspec.structs.replace(
+        place,
+        covers=format_duration(values.step * SECOND),
+        caption=f"{place.title}, in steps of {step}; times are in UTC",
+        head=["from", *values.lines],
+        rows=rows,
+    )
 
 
 def _shown(value: float, unit: str) -> str:
