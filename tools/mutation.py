@@ -5,11 +5,16 @@ ids, some of which pytest cannot find that way. Must not be loaded by any other 
 """
 
 import os
+import signal
+from collections.abc import Generator
+from types import FrameType
 
 import pytest
 from hypothesis import Phase, settings
 
 WANTED = pytest.StashKey[dict[str, int]]()
+CPU_SECONDS = 20
+"""Processor time of one test. A mutant that loops fails by it, and a test that waits for a busy machine does not."""
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -42,3 +47,18 @@ def own_tests(mutant: str) -> str:
 
 def has_examples(item: pytest.Item) -> bool:
     return hasattr(getattr(item, "function", None), "hypothesis")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call() -> Generator[None, None, None]:
+    """Fail a test that takes too much processor time, and again if it catches that failure."""
+    signal.signal(signal.SIGPROF, _fail)
+    signal.setitimer(signal.ITIMER_PROF, CPU_SECONDS, CPU_SECONDS)
+    try:
+        return (yield)
+    finally:
+        signal.setitimer(signal.ITIMER_PROF, 0)
+
+
+def _fail(_signal: int, _frame: FrameType | None) -> None:
+    pytest.fail(f"over {CPU_SECONDS} seconds of processor time")
