@@ -194,5 +194,10 @@ def test_a_payload_with_too_many_lists_is_not_decoded() -> None:
     """Once, 190,000 empty lists took a tenth of a second."""
     with pytest.raises(QuotaExceeded):
         digests(b'{"params":[%b[]]}' % (b"[]," * MAX_PROPOSAL_VALUES), ())
+    for opening, before in ((b"[]", MAX_PROPOSAL_VALUES), (b"{}", MAX_PROPOSAL_VALUES)):
+        with pytest.raises(QuotaExceeded):
+            digests(b'{"params":[' + b"%b," % opening * before, ())
+        with pytest.raises(json.JSONDecodeError):  # It is read, and its end is missing.
+            digests(b'{"params":[' + b"%b," % opening * (before - 1), ())
     in_a_string = b"[{" * MAX_PROPOSAL_VALUES + b'\\\\\\"['
     assert digests(b'{"params":"%b"}' % in_a_string, ()).digest

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from mew.protocol import Close, Deliver, HttpAnswer, Limits, Poll, Post, Receive
+from mew.protocol.work import MESSAGE_UNITS
 from mew.testing import MemorySpace
 
 EVERYTHING = [{"kind": "*"}]
@@ -148,6 +149,15 @@ def test_a_kicked_participant_can_neither_post_nor_poll() -> None:
         assert answer.refusal is not None
         assert answer.refusal.status == 403
         assert "bob" not in lab.state.present
+
+
+@pytest.mark.parametrize(("more", "owes"), [(0, True), (1, False)])
+def test_a_poll_costs_the_work_of_a_message_and_no_bytes(more: int, owes: bool) -> None:
+    lab = lab_of(limits=Limits(work_per_second=1, work_burst=MESSAGE_UNITS + more, bytes_per_second=1, byte_burst=1))
+    lab.run(Poll("bob"))
+    assert (lab.space.budgets.owed("bob", lab.now) > 0) is owes
+    refusals = [effect.refusal for effect in lab.run(Poll("bob")) if isinstance(effect, HttpAnswer)]
+    assert [refusal.parts["budget"] for refusal in refusals if refusal is not None] == ["work"] * owes
 
 
 def test_rate_errors_count_the_suppressed_ones() -> None:

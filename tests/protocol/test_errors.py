@@ -113,3 +113,9 @@ def test_a_received_error_with_an_unknown_code_keeps_its_code() -> None:
     received = ProtocolError.from_payload({"error": "quantum_noise"})
     assert type(received) is ProtocolError
     assert (received.code, received.message, received.parts) == ("quantum_noise", "quantum_noise", {})
+
+
+def test_an_answer_without_a_code_is_an_error_without_a_code() -> None:
+    received = ProtocolError.from_payload({"detail": "a proxy wrote this"})
+    assert type(received) is ProtocolError
+    assert (received.code, received.message, received.parts) == ("", "", {"detail": "a proxy wrote this"})

@@ -377,6 +377,9 @@ def test_an_expired_grant_allows_nothing_before_the_next_tick() -> None:
         again = {"recipient": "bob", "capabilities": [{"kind": "x"}], "timeout_seconds": 9}
         answer = explained(lab, "alice", {"id": "g-1", "kind": "capability/grant", "payload": again})
         assert answer["allowed"] is ("memo" not in left)
+        lasting = {"recipient": "bob", "capabilities": [{"kind": "x"}]}
+        answer = explained(lab, "alice", {"id": "g-1", "kind": "capability/grant", "payload": lasting})
+        assert answer["allowed"] is ("memo" not in left)
         assert snapshot(lab.state) == before
     lab.post("bob", {"kind": "memo", "payload": {}})
     assert lab.state.grant_ends == {}

@@ -5,9 +5,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from mew.protocol import snapshot
+from mew.protocol import explain, snapshot
 from mew.protocol.errors import ParticipantNotFound, QuotaExceeded
-from mew.protocol.explain import BY_CAPABILITY, BY_OWNERSHIP, STREAM_UNITS, explain_message, list_actions
+from mew.protocol.explain import BY_CAPABILITY, BY_OWNERSHIP, MAX_UNITS, STREAM_UNITS, explain_message, list_actions
 from mew.testing import MemorySpace
 
 CONTENT = {"chat": {"text": "hi"}, "mcp/request": {"method": "tools/list"}}
@@ -215,7 +215,7 @@ def test_a_list_that_takes_too_long_is_refused(payload: Any) -> None:
     space = of_streams(200, capabilities)
     with pytest.raises(QuotaExceeded) as caught:
         list_actions(space.space, "eve", space.now)
-    assert caught.value.parts["quota"] == "listed_actions"
+    assert caught.value.parts == {"quota": "listed_actions", "limit": MAX_UNITS}
     assert explained(space, "eve", "stream/close", stream_id="stream-1")["allowed"] is False
 
 
@@ -224,4 +224,18 @@ def test_the_work_of_a_list_is_counted() -> None:
     space = of_streams(10, capabilities)
     few = list_actions(space.space, "alice", space.now).units
     assert 10 * STREAM_UNITS <= few < 10 * STREAM_UNITS + 100
-    assert list_actions(space.space, "eve", space.now).units >= 10 * STREAM_UNITS + 10 * 100
+    many = list_actions(space.space, "eve", space.now).units
+    # Each pattern is tried once per stream, although there are several kinds that end one.
+    assert 10 * STREAM_UNITS + 10 * 100 <= many < 10 * STREAM_UNITS + 3 * 10 * 100
+
+
+@pytest.mark.parametrize(("less", "is_listed"), [(0, True), (1, False)])
+def test_a_list_may_take_so_much(monkeypatch: pytest.MonkeyPatch, less: int, is_listed: bool) -> None:
+    space = of_streams(1, [{"kind": "stream/manage", "payload": {"stream_id": f"zz{n}"}} for n in range(100)])
+    taken = list_actions(space.space, "eve", space.now).units - STREAM_UNITS
+    monkeypatch.setattr(explain, "MAX_UNITS", taken - less)
+    if is_listed:
+        list_actions(space.space, "eve", space.now)
+        return
+    with pytest.raises(QuotaExceeded):
+        list_actions(space.space, "eve", space.now)

@@ -186,6 +186,7 @@ def test_a_refusal_quotes_the_first_line_of_the_validator() -> None:
         "`payload.formats[0].schema` is not a usable JSON Schema 2020-12: 12 is not"
     )
     assert "\n" not in refused.value.message
+    assert "look-around" not in refused.value.message
 
 
 @pytest.mark.parametrize("pattern", ["(?=a)", r"(a)\1", "[", "(?:[a-z]{500}){500}"])
@@ -305,6 +306,35 @@ def test_the_number_of_steps_depends_on_the_number_of_bytes() -> None:
     check_fits(format_, "x", APPLICATIONS // 1_024)
     with pytest.raises(SchemaViolation, match="in good time"):
         check_fits(format_, "x", APPLICATIONS // 1_024 + 1)
+
+
+WEIGHTS = {"plain": (3, 3, 0), "numbers": (1, 512, 0), "unique": (1, 1, 2)}
+"""The steps per byte of content, the steps if it contains remote numbers, and the checks that its items differ."""
+FULL = APPLICATIONS
+
+
+@pytest.mark.parametrize(
+    ("weights", "content", "size", "steps"),
+    [
+        ("plain", [1e-300], 10, 30),
+        ("numbers", [1, "x"], 10, 10),
+        ("numbers", [1, 1e-300], 10, 5_120),
+        ("numbers", [1, 1e-300], FULL, 512 * FULL),
+        ("numbers", [1, 1e-300], FULL + 1, FULL + 1),
+        ("unique", "text", 6, 6),
+        ("unique", ["a", "b"], 9, 9 + 2 * 9 * 16),
+        ("unique", {"text": "long", "items": list(range(16))}, 80, 80 + 2 * 76 * 4),
+        ("unique", [], FULL // 9, FULL // 9),
+        ("unique", [], FULL // 9 + 1, 9 * (FULL // 9 + 1)),
+        ("unique", [], FULL, 9 * FULL),
+        ("unique", [], FULL + 1, FULL + 1),
+    ],
+)
+def test_content_is_read_as_far_as_its_size_allows(weights: str, content: Any, size: int, steps: int) -> None:
+    """Above the limit, the steps are those that the size alone causes."""
+    weight, remote_weight, unique = WEIGHTS[weights]
+    format_ = FormatDescriptor("f", None, weight=weight, remote_weight=remote_weight, unique=unique)
+    assert format_.steps_on(content, size) == steps
 
 
 @pytest.mark.parametrize(("schema_bytes", "described"), [(15 * 1_024 - 512, True), (15 * 1_024 - 511, False)])

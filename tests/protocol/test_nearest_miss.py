@@ -220,7 +220,11 @@ def test_a_text_that_is_too_long_to_match_is_named_as_such() -> None:
 
 def test_a_part_that_is_too_long_to_match_does_not_match() -> None:
     pattern = {"kind": "note", "payload": {"a": 1, "b": "*x*"}}
-    assert why(pattern, sent("note", {"a": 2, "b": TOO_LONG})) == "payload.a: 2 is not 1"
+    envelope = sent("note", {"a": 2, "b": TOO_LONG})
+    assert why(pattern, envelope) == "payload.a: 2 is not 1"
+    miss = nearest([{"kind": "note", "payload": {"a": 0}}, pattern], envelope)
+    assert miss is not None
+    assert miss.source == "source 0"
 
 
 def test_if_the_comparison_takes_too_long_the_nearest_so_far_is_returned() -> None:

@@ -207,6 +207,8 @@ def test_a_rule_matches_more_than_a_capability(case: tuple[Any, Any]) -> None:
         ("!a*", None, True),
         (1, 1.0, True),
         (1, 2, False),
+        (1, 2.0, False),
+        (1.5, 2, False),
         (1, True, True),
         (True, "true", True),
         (False, True, False),
@@ -309,6 +311,21 @@ def test_every_match_is_counted_and_long_pieces_more() -> None:
     assert scanned("x", ["x", "x"]) == TRIAL + 2 + 2 * TRIAL
 
 
+def test_every_comparison_of_patterns_is_counted_and_long_pieces_more() -> None:
+    def scanned(pattern: Any, other: Any) -> int:
+        work = Work()
+        covers_value(pattern, other, work)
+        return work._scanned
+
+    assert scanned(1, 2) == scanned("abc", "a") == scanned("!abc", "!a") == scanned("a*", 7) == TRIAL
+    assert scanned("ab*", "c") == scanned("c", "ab*") == TRIAL + TRIAL + 4
+    assert scanned("a*b*c", "d*") == TRIAL + 3 * TRIAL + 7
+    long = "x" * 16
+    assert scanned(f"{long}*{long}", "y") == TRIAL + TRIAL + 34
+    assert scanned(f"*{long}*a*", "y") == scanned(f"*a*{long}*", "y") == TRIAL + 3 * TRIAL + 2 * 21
+    assert scanned(["a", "b"], "c") == scanned("c", ["c", "c"]) == 2 * TRIAL
+
+
 def test_every_match_of_a_rule_is_counted() -> None:
     work = Work()
     compile_binding("x")(["y", "y"], work)
@@ -320,4 +337,7 @@ def test_a_list_of_too_many_lists_matches_nothing() -> None:
     assert test([[]] * (MAX_LEAVES - 1), Work())
     assert not test([[]] * MAX_LEAVES, Work())
     assert not test([["x"] * 600, ["x"] * 600], Work())
+    assert test(["x"] * MAX_LEAVES, Work())
+    assert not test(["y", ["x"]], Work())
     assert not test(["x"] * (MAX_LEAVES + 1), Work())
+    assert not test(["x"] * (MAX_LEAVES - 1) + [[], []], Work())

@@ -80,6 +80,17 @@ def test_without_the_stamp_of_an_open_proposal_there_is_no_effect(kind: str, fie
     assert state.proposals["e-7"].votes == ()
 
 
+@pytest.mark.parametrize("kind", ["mcp/request", "mcp/response", "mcp/reject", "mcp/withdraw", "mcp/approve"])
+def test_a_stamp_without_a_reference_changes_nothing(kind: str) -> None:
+    state = state_with(said("mcp/proposal", proposal=STAMP), said(kind, 9, proposal=STAMP))
+    assert state.proposals["e-7"].votes == ()
+
+
+def test_a_stamp_without_a_payload_opens_nothing() -> None:
+    without = msgspec.structs.replace(said("mcp/proposal"), payload=msgspec.json.encode({"proposal": STAMP}))
+    assert state_with(without).proposals == {}
+
+
 def test_the_end_of_an_unknown_proposal_is_ignored() -> None:
     ended = said(
         "mcp/proposal-closed", 9, GATEWAY, payload={"proposal": "unknown", "position": 1, "outcome": "expired"}
@@ -116,6 +127,23 @@ def test_proposals_are_found_by_position_while_they_are_open_or_remembered() -> 
     assert state.proposal_at(7, closed.closed + 3_600_000_000) is None
 
 
+@pytest.mark.parametrize(("seconds", "left"), [(3_599, ["p-1", "p-2"]), (3_600, ["p-2"])])
+def test_a_closed_one_is_forgotten_when_another_closes_an_hour_later(seconds: int, left: list[str]) -> None:
+    lab = MemorySpace(participants={"bob": ALL})
+    bob = lab.join("bob")
+    for name in ("p-1", "p-2"):
+        bob.send(id=name, kind="mcp/proposal", payload={"method": "m"}, proposal={"expires_in_seconds": 10})
+        bob.send(kind="mcp/withdraw", correlation_id=[name], payload={})
+        lab.now += seconds * 1_000_000
+    assert list(lab.state.closed_proposals) == left
+
+
+def test_the_size_of_a_proposal_is_that_of_its_payload_and_its_recipients() -> None:
+    assert state_with(said("mcp/proposal", to=["carol"], proposal=STAMP)).proposals["e-7"].size == len(
+        b'{"method":"m"}' + b'["carol"]'
+    )
+
+
 def test_a_space_remembers_a_limited_number_of_closed_proposals(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(proposals, "REMEMBERED_PER_SPACE", 3)
     lab = MemorySpace(participants=dict.fromkeys(("alice", "bob"), ALL))
@@ -131,6 +159,12 @@ def test_the_content_of_a_proposal_keeps_its_text() -> None:
     lab = MemorySpace(participants={"alice": ALL})
     lab.join("alice").send_bytes(b'{"id":"p","kind":"mcp/proposal","payload":{"method":"m", "params":{"n":1.00}}}')
     assert lab.state.proposals["p"].content().endswith(b',"payload":{"method":"m", "params":{"n":1.00}}}')
+
+
+def test_an_error_in_the_reference_to_a_proposal_names_its_field() -> None:
+    lab = MemorySpace(participants={"alice": ALL})
+    answer = lab.post("alice", {"kind": "mcp/approve", "proposal": {"position": "7", "digest": "d"}})
+    assert answer.body["message"] == "mcp/approve: Expected `int`, got `str` - at `proposal.position`"
 
 
 def explained(lab: MemorySpace, participant: str, **envelope: Any) -> dict[str, Any]:

@@ -218,6 +218,25 @@ def test_too_many_parts_are_refused_before_anything_is_decoded(text: bytes, prob
         raw_json.count_parts(text)
 
 
+LONG = raw_json.MAX_LONG_DIGITS
+
+
+@pytest.mark.parametrize(("before", "window"), [(b"", 256), (b"." * 4_032, 64)], ids=["integers", "fractions"])
+def test_so_many_digits_may_stand_in_windows_of_digits(before: bytes, window: int) -> None:
+    """Windows are counted from the beginning of the text; the last one may be shorter."""
+    assert raw_json.count_parts(before + b"7" * LONG)[0] == 0
+    assert raw_json.count_parts(before + b"7" * (LONG - 1) + b"," + b"7" * (window - 1) + b",7")[0] == 0
+    for text in (b"7" * (LONG + 1), b"7" * (2 * LONG), b"7" * LONG + b"," * window + b"7" * window):
+        with pytest.raises(NotJSON, match="over 1048576 digits of very long numbers"):
+            raw_json.count_parts(before + text)
+
+
+def test_so_many_bytes_may_stand_outside_strings() -> None:
+    assert raw_json.count_parts(b" " * raw_json.MAX_OUTSIDE)[0] == 0
+    with pytest.raises(NotJSON, match="over 8388608 bytes outside strings"):
+        raw_json.count_parts(b" " * (raw_json.MAX_OUTSIDE + 1))
+
+
 def filled(text: bytes) -> bytes:
     """The same JSON, large enough for its strings to be skipped."""
     return b'["' + b"x" * PARTS + b'",' + text + b"]"
@@ -255,6 +274,10 @@ def test_a_string_may_end_with_any_even_number_of_backslashes(backslashes: int) 
 def test_text_after_a_string_that_does_not_end_is_not_counted() -> None:
     assert raw_json.count_parts(filled(b"[]"))[0] == 2
     assert raw_json.count_parts(filled(b'[],"[[[')[:-1])[0] == 2
+
+
+def test_a_text_may_be_one_string() -> None:
+    assert raw_json.count_parts(b'"' + b"[" * PARTS + b'"')[0] == 0
 
 
 @pytest.mark.parametrize("strings", [b"", b'"",' * 10_000], ids=["few strings", "many strings"])

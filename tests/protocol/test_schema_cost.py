@@ -8,7 +8,14 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from mew.protocol import schema_cost
-from mew.protocol.schema_cost import SchemaTooComplex, count_subschemas, measure, unique_weight
+from mew.protocol.schema_cost import (
+    SchemaTooComplex,
+    count_subschemas,
+    is_remote,
+    measure,
+    text_outside_arrays,
+    unique_weight,
+)
 from tests.support.hypothesis_settings import examples
 
 MOST = 1_024
@@ -279,6 +286,9 @@ def test_a_validation_takes_at_most_the_predicted_steps(schema: Any, content: An
         ({"const": 5, "anyOf": [{}]}, 1 + 1, 512 + 1),
         ({"unevaluatedItems": {}, "const": [5]}, 3 * (1 + 1), 3 * (1 + 512)),
         ({"type": "integer"}, 1, 1),
+        (True, 1, 1),
+        ({"maximum": 10**18 - 1}, 1, 512),
+        ({"maximum": 10**18}, 32, 512),
     ],
 )
 def test_comparing_numbers_costs_more_for_extreme_numbers(schema: Any, weight: int, remote: int) -> None:
@@ -327,3 +337,17 @@ def test_unique_items_cost_more_on_each_level(content: Any, weight: int) -> None
 )
 def test_the_number_of_unique_items_keywords_is_counted(schema: Any, unique: int) -> None:
     assert measure(schema, MOST).unique == unique
+
+
+@pytest.mark.parametrize(
+    ("value", "remote"),
+    [(0.0, False), (1e-18, True), (1.1e-18, False), (9.9e17, False), (-1e18, True), (10**40, False), ("1e300", False)],
+)
+def test_a_float_is_remote_below_and_above_eighteen_digits(value: Any, remote: bool) -> None:
+    assert is_remote(value) is remote
+
+
+def test_text_in_arrays_is_not_counted_and_all_other_text_is() -> None:
+    assert text_outside_arrays({"a": "xy", "b": {"c": "z"}, "d": ["long", {"e": "longer"}], "f": 7}) == 3
+    assert text_outside_arrays(["long"]) == text_outside_arrays(7) == 0
+    assert text_outside_arrays("text") == 4

@@ -1,5 +1,6 @@
 """The patterns of a schema: found in every place, and the cost of each."""
 
+import re
 from typing import Any
 
 import pytest
@@ -57,6 +58,34 @@ def test_patterns_that_take_long_to_compile_are_refused_first(pattern: str) -> N
         declared({"pattern": pattern})
 
 
+@pytest.mark.parametrize(
+    ("pattern", "units"),
+    [
+        ("", 300),
+        ("abc", 300 + 1),
+        (r"\d" * 10, 300 + 10 + 250),
+        (r"\w\s\D", 300 + 3 + 22),
+        (r"\p{L}[a-z]", 300 + 5),
+        (r"(?i)\p{L}é[a-z]", 300 + 7 + 2 * 3_000 + 20),
+        (r"(?x-i)[a][b]", 300 + 6 + 2 * 20),
+    ],
+)
+def test_a_pattern_costs_by_its_length_and_its_classes(pattern: str, units: int) -> None:
+    assert compile_units(pattern) == units
+
+
+DEAREST = r"\s" * 42 + "a" * 496
+
+
+def test_one_pattern_may_cost_so_much_and_all_of_a_request_ten_times_as_much() -> None:
+    assert compile_units(DEAREST) == COMPILE_UNITS == PATTERN_UNITS // 10
+    declared(*[{"pattern": DEAREST}] * 10)
+    for schemas in ([{"pattern": DEAREST + "aa"}], [{"pattern": DEAREST}] * 10 + [{"pattern": "a"}]):
+        quoted = re.escape(repr(schemas[-1]["pattern"][:80]))
+        with pytest.raises(InvalidFormat, match=f"the pattern {quoted} takes too long to compile"):
+            declared(*schemas)
+
+
 def test_a_schema_may_have_32_patterns() -> None:
     def schema(count: int) -> Any:
         return {"patternProperties": {f"^{n}$": {} for n in range(count)}}
@@ -82,9 +111,10 @@ def test_all_schemas_of_a_request_share_the_steps_of_the_analysis() -> None:
         }
         return {"$ref": "#/$defs/d0", "$defs": defined}
 
-    schema = branching(60)
+    schema = branching(30)
     steps = measure(schema, 1_024).steps
     fitting = MAX_STEPS // steps
+    assert fitting > 1
     declared(*[schema] * fitting)
     with pytest.raises(InvalidFormat, match="refer to one another too much"):
         declared(*[schema] * (fitting + 1))

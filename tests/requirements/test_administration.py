@@ -130,7 +130,7 @@ def test_the_peer_of_a_connection_is_recorded_and_not_delivered(open_space: Tran
     connect(lab, "w1", "bob")
     connect(lab, "w2", "guest", anonymous=True)
     connect(lab, "w3", "screen", observer=True)
-    for command in (Post("carol", b"{}", PEER), Poll("carol", PEER), Poll("dave")):
+    for command in (Post("carol", b"{}", PEER), Poll("carol", PEER), Poll("erin", PEER), Poll("dave")):
         lab.run(command)
     assert administered(lab) == [
         {"actor": name, "action": "connection_joined", "peer": PEER, **more}
@@ -139,6 +139,7 @@ def test_the_peer_of_a_connection_is_recorded_and_not_delivered(open_space: Tran
             ("guest", {"transport": "websocket", "anonymous": True}),
             ("screen", {"transport": "websocket", "observer": True}),
             ("carol", {"transport": "http"}),
+            ("erin", {"transport": "http"}),
         )
     ]
     assert before != snapshot(lab.state)

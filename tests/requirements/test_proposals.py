@@ -67,7 +67,10 @@ def test_a_post_is_answered_with_the_stamp(open_space: Transport) -> None:
 
 
 @pytest.mark.requirement("PRO-02")
-@pytest.mark.parametrize(("sent", "seconds"), [({}, 300), ({"expires_in_seconds": 10}, 10), (None, 300)])
+@pytest.mark.parametrize(
+    ("sent", "seconds"),
+    [({}, 300), ({"expires_in_seconds": 10}, 10), ({"expires_in_seconds": 86_400}, 86_400), (None, 300)],
+)
 def test_a_proposal_says_how_long_it_waits(open_space: Transport, sent: Any, seconds: int) -> None:
     lab = open_space(participants=PEOPLE)
     alice, bob = lab.join("alice"), lab.join("bob")
@@ -460,6 +463,8 @@ def test_an_id_is_free_again_after_an_hour(open_space: Transport) -> None:
     lab.advance(60)
     second = propose(bob)
     assert second["position"] > first["position"]
+    assert lab.state.closed_proposals == {}
+    assert lab.state.closed_positions == {}
     fulfil(alice, first)
     assert refusal(alice) == "proposal_mismatch"
     fulfil(alice, second)

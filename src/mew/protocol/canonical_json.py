@@ -14,6 +14,7 @@ from typing import Any, Final
 
 import msgspec
 
+from mew.protocol import raw_json
 from mew.protocol.errors import InvalidEnvelope, QuotaExceeded
 
 MAX_PROPOSAL_VALUES: Final = 50_000
@@ -113,7 +114,7 @@ class _Reader:
 
 def _containers(text: bytes) -> int:
     """Return the number of lists and objects, without the outermost one. Brackets inside strings are ignored."""
-    outside = b"".join(text.replace(b"\\\\", b"").replace(b'\\"', b"").split(b'"')[::2])
+    _, outside = raw_json.outside_strings(text)
     return outside.count(b"[") + outside.count(b"{") - 1
 
 
@@ -146,8 +147,9 @@ def _number(value: float) -> str:
         return str(int(value))
     if math.isinf(value):
         raise InvalidEnvelope("`payload` has a number that is too large for a double")
-    sign = "-" if value < 0 else ""
-    mantissa, _, exponent = f"{abs(value)!r}".partition("e")
+    text = repr(value)
+    sign = "-" if text.startswith("-") else ""
+    mantissa, _, exponent = text.removeprefix("-").partition("e")
     whole, _, fraction = mantissa.partition(".")
     digits = (whole + fraction).strip("0")
     # The value is 0.<digits> × 10^point.
@@ -157,11 +159,10 @@ def _number(value: float) -> str:
 
 def _placed(digits: str, point: int) -> str:
     """Place the decimal point as in ECMAScript, Number::toString: positional from 1e-6 to 1e21, else an exponent."""
-    if len(digits) <= point <= 21:
-        return digits.ljust(point, "0")
-    if 0 < point <= 21:
-        return f"{digits[:point]}.{digits[point:]}"
-    if -6 < point <= 0:
+    if not -6 < point <= 21:
+        rest = f".{digits[1:]}" if len(digits) > 1 else ""
+        return f"{digits[0]}{rest}e{point - 1:+d}"
+    if point <= 0:
         return "0." + "0" * -point + digits
-    rest = f".{digits[1:]}" if len(digits) > 1 else ""
-    return f"{digits[0]}{rest}e{point - 1:+d}"
+    whole, fraction = digits[:point].ljust(point, "0"), digits[point:]
+    return f"{whole}.{fraction}" if fraction else whole

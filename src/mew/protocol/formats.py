@@ -62,7 +62,7 @@ class FormatDescriptor(msgspec.Struct, frozen=True):
         """Return the maximum steps for this content. The content is not read if its size alone exceeds the limit."""
         least, compared = self.weight * size, 0
         if self.unique and least <= APPLICATIONS:
-            compared = self.unique * max(0, size - text_outside_arrays(content))
+            compared = self.unique * (size - text_outside_arrays(content))
             least += HASHED_WEIGHT * compared
         if least > APPLICATIONS or (self.weight >= self.remote_weight and not self.unique):
             return least

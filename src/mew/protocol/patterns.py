@@ -65,14 +65,18 @@ class Glob(msgspec.Struct, frozen=True):
 
     def tried_on(self, value: str, work: Work) -> bool:
         """Return whether a value of an envelope matches. Raises `TextTooLong` if the check would be slow."""
-        middle = self.pieces[1:-1]
-        if not any(middle):
+        if not any(self.pieces[1:-1]):
             work.scan(TRIAL)
             return self.matches(value)
         if len(value) > MAX_SCANNED_TEXT:
             raise TextTooLong
-        work.scan(TRIAL * len(self.pieces) + len(value) * (1 + max(map(len, middle)) // _PIECE_STEP))
+        work.scan(TRIAL * len(self.pieces) + len(value) * self.searches)
         return self.matches(value)
+
+    @property
+    def searches(self) -> int:
+        """How often searching for the pieces between stars may read a value, at most."""
+        return 1 + max((len(piece) // _PIECE_STEP for piece in self.pieces[1:-1]), default=0)
 
     def covers(self, other: "Glob") -> bool:
         """Return whether every text that the other glob matches matches this one.
@@ -159,11 +163,13 @@ def _leaves(value: list[Any]) -> list[Any] | None:
     stack, lists = [value], 1
     while stack:
         current = stack.pop()
+        if len(current) > MAX_LEAVES:  # It is not read: it may be very long.
+            return None
         inner = [element for element in current if isinstance(element, list)]
         lists += len(inner)
         if len(leaves) + len(current) - len(inner) > MAX_LEAVES or lists > MAX_LEAVES:
             return None
-        leaves += [element for element in current if not isinstance(element, list)] if inner else current
+        leaves += [element for element in current if not isinstance(element, list)]
         stack += inner
     return leaves
 
@@ -175,10 +181,8 @@ def compile_value(pattern: Any) -> ValueTest:
     def fits(value: Any, work: Work) -> bool:
         if not isinstance(value, list):
             return test(value, work)
-        if len(value) > MAX_LEAVES:
-            return False
-        work.scan(TRIAL + len(value))
         leaves = _leaves(value)
+        work.scan(TRIAL + len(leaves or ()))
         return leaves is not None and all(test(leaf, work) for leaf in leaves)
 
     return fits
@@ -243,7 +247,7 @@ def compile_binding(pattern: Any) -> ValueTest:
     def holds(value: Any, work: Work) -> bool:
         if not isinstance(value, list):
             return holds_for(value, work)
-        leaves = None if len(value) > MAX_LEAVES else _leaves(value)
+        leaves = _leaves(value)
         work.scan(TRIAL + len(leaves or ()))
         return not leaves or any(holds_for(leaf, work) for leaf in leaves)
 
@@ -300,11 +304,10 @@ def _covers_text(pattern: str, other: Any, work: Work) -> bool:
     negated = pattern.startswith("!")
     if not isinstance(other, str):
         return negated
-    if "*" in pattern or "*" in other:
-        longest = max(map(len, pattern.split("*")[1:-1]), default=0)
-        stars = pattern.count("*") + other.count("*")
-        work.scan(TRIAL * stars + (len(pattern) + len(other)) * (1 + longest // _PIECE_STEP))
     ours, theirs = Glob.parse(pattern.removeprefix("!")), Glob.parse(other.removeprefix("!"))
+    stars = len(ours.pieces) - 1 + len(theirs.pieces) - 1
+    if stars:
+        work.scan(TRIAL * stars + (len(pattern) + len(other)) * ours.searches)
     if other.startswith("!"):
         return negated and theirs.covers(ours)
     return ours.is_disjoint(theirs) if negated else ours.covers(theirs)

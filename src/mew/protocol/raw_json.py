@@ -5,7 +5,6 @@ Pure. Values that the gateway does not need to change keep their original bytes:
 """
 
 from collections.abc import Iterable, Mapping
-from itertools import islice
 from typing import Any, TypeAlias
 
 import msgspec
@@ -101,7 +100,7 @@ def count_parts(text: bytes) -> tuple[int, int]:
         return text.count(b"[") + text.count(b"{"), count_slow_numbers(text)
     if len(text) > MAX_ESCAPES and _count(text, b"\\") > MAX_ESCAPES:
         raise NotJSON(f"over {MAX_ESCAPES} backslashes")
-    quotes, outside = _outside_strings(text)
+    quotes, outside = outside_strings(text)
     containers = _count(outside, b"[") + _count(outside, b"{")
     excess = _excess(outside, containers, quotes)
     if excess is not None:
@@ -113,7 +112,7 @@ def count_slow_numbers(text: bytes) -> int:
     """Return the units of work for parsing the fractions of a text; 0 if it is small. Raises `NotJSON` if too many."""
     if len(text) <= _SMALL and text.count(b",") <= _FEW:
         return 0
-    return _slow_units(_outside_strings(text)[1])
+    return _slow_units(outside_strings(text)[1])
 
 
 def _slow_units(outside: bytes) -> int:
@@ -131,15 +130,19 @@ def _slow_units(outside: bytes) -> int:
         units += _REMOTE_UNITS * remote
     if units > MAX_SLOW_UNITS:
         raise NotJSON(f"{points} decimal points and {exponents} exponents, which may take too long to read")
-    if points + exponents > _FEW_FRACTIONS and _long_digits(outside, _FRACTION_WINDOW) > MAX_LONG_DIGITS:
+    if points + exponents > _FEW_FRACTIONS and _has_long_numbers(outside, _FRACTION_WINDOW):
         raise NotJSON(f"fractions, and over {MAX_LONG_DIGITS} digits of very long numbers")
     return units
 
 
-def _outside_strings(text: bytes) -> tuple[int, bytes]:
-    """Return the number of quotation marks, and the text outside strings; this is empty for too many strings."""
-    if text.count(b'"') <= _FEW_QUOTES:
-        return _skip_strings(text)
+def outside_strings(text: bytes) -> tuple[int, bytes]:
+    """Return the number of quotation marks, and the text outside strings; this is empty for too many strings.
+
+    If there are few quotation marks, those inside strings are counted too.
+    """
+    quotes = text.count(b'"')
+    if quotes <= _FEW_QUOTES:
+        return quotes, _skip_strings(text)
     if b"\\" in text:  # The replacements have the same length, so they are done in place.
         text = text.replace(b"\\\\", b"__").replace(b'\\"', b"__")
     most = 2 * MAX_STRINGS
@@ -148,19 +151,19 @@ def _outside_strings(text: bytes) -> tuple[int, bytes]:
     return quotes, b"" if quotes > most else b"".join(pieces[::2])
 
 
-def _skip_strings(text: bytes) -> tuple[int, bytes]:
-    """Return the same by searching for each quotation mark: faster if there are few, even if strings are long."""
-    quotes, at, outside = 0, 0, []
+def _skip_strings(text: bytes) -> bytes:
+    """Return the text outside strings by searching for each quotation mark: faster if there are few."""
+    at, outside = 0, []
     while (begin := text.find(b'"', at)) >= 0:
         outside.append(text[at:begin])
-        quotes, at = quotes + 1, begin + 1
+        at = begin + 1
         while (end := text.find(b'"', at)) >= 0 and _is_escaped(text, at, end):
             at = end + 1
         if end < 0:  # The string is not terminated.
-            return quotes, b"".join(outside)
-        quotes, at = quotes + 1, end + 1
+            return b"".join(outside)
+        at = end + 1
     outside.append(text[at:])
-    return quotes, b"".join(outside)
+    return b"".join(outside)
 
 
 def _is_escaped(text: bytes, begin: int, quote: int) -> bool:
@@ -170,7 +173,7 @@ def _is_escaped(text: bytes, begin: int, quote: int) -> bool:
     while text[max(begin, quote - len(_BACKSLASHES)) : quote] == _BACKSLASHES:
         quote -= len(_BACKSLASHES)
     before = text[max(begin, quote - len(_BACKSLASHES)) : quote]
-    return (len(before) - len(before.rstrip(b"\\"))) % 2 == 1
+    return len(before) % 2 != len(before.rstrip(b"\\")) % 2
 
 
 def _count(text: bytes, byte: bytes) -> int:
@@ -188,25 +191,20 @@ def _excess(text: bytes, containers: int, quotes: int) -> str | None:
         return f"over {MAX_OUTSIDE} bytes outside strings"
     if text.count(b",") > MAX_ELEMENTS:
         return f"over {MAX_ELEMENTS} elements"
-    if _long_digits(text, _WINDOW) > MAX_LONG_DIGITS:
+    if _has_long_numbers(text, _WINDOW):
         return f"over {MAX_LONG_DIGITS} digits of very long numbers"
     return None
 
 
-def _long_digits(text: bytes, window: int) -> int:
-    """Return an upper bound for the digits in windows of digits only.
+def _has_long_numbers(text: bytes, window: int) -> bool:
+    """Return whether windows of digits only have over `MAX_LONG_DIGITS` digits.
 
     Windows are checked one by one only if enough of them begin with a digit.
     """
-    if len(text) <= MAX_LONG_DIGITS:
-        return 0
-    firsts = text[::window]
-    begun = window * (len(firsts) - len(firsts.translate(None, b"0123456789")))
-    if begun <= MAX_LONG_DIGITS:
-        return begun
-    windows = (at for at in range(0, len(text), window) if text[at : at + window].isdigit())
-    # Stop one window after the limit: the exact number does not matter then.
-    return window * sum(1 for _ in islice(windows, MAX_LONG_DIGITS // window + 1))
+    most, firsts = MAX_LONG_DIGITS // window, text[::window]
+    if len(firsts) - len(firsts.translate(None, b"0123456789")) <= most:
+        return False
+    return sum(text[at : at + window].isdigit() for at in range(0, len(text), window)) > most
 
 
 def split_json(text: bytes) -> dict[str, bytes]:

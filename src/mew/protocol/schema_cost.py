@@ -78,9 +78,8 @@ def compile_units(pattern: str) -> int:
 def weight(pattern: str) -> int:
     """Return the steps that a pattern may take per character of content: in the worst case, its number of states."""
     try:
-        jsonschema_rs.Draft202012Validator(
-            {"pattern": pattern}, offline=True, pattern_options=jsonschema_rs.RegexOptions(size_limit=_SMALL_BYTES)
-        )
+        options = jsonschema_rs.RegexOptions(size_limit=_SMALL_BYTES)
+        jsonschema_rs.Draft202012Validator({"pattern": pattern}, pattern_options=options)
     except jsonschema_rs.ValidationError:
         return _LARGE_WEIGHT
     return _SMALL_WEIGHT

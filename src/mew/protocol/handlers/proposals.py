@@ -231,14 +231,13 @@ def _surplus(transition: Transition, proposer: str, size: int) -> list[OpenPropo
         proposal for proposal in transition.space.state.proposals.values() if transition.now < proposal.expires
     ]
     own = [proposal for proposal in open_ones if proposal.proposer == proposer]
-    count, own_bytes = len(own) + 1, size + sum(proposal.size for proposal in own)
+    own_bytes = size + sum(proposal.size for proposal in own)
     surplus: list[OpenProposal] = []
-    while count > proposals.OPEN_PER_PROPOSER or own_bytes > proposals.BYTES_PER_PROPOSER:
+    while len(own) - len(surplus) >= proposals.OPEN_PER_PROPOSER or own_bytes > proposals.BYTES_PER_PROPOSER:
         dropped = own[len(surplus)]
         surplus.append(dropped)
-        count, own_bytes = count - 1, own_bytes - dropped.size
-    left = len(open_ones) - len(surplus) + 1
-    if left > proposals.OPEN_PER_SPACE:
+        own_bytes -= dropped.size
+    if len(open_ones) - len(surplus) >= proposals.OPEN_PER_SPACE:
         raise QuotaExceeded(f"the space has {proposals.OPEN_PER_SPACE} open proposals, which is the limit")
     if (
         size + sum(proposal.size for proposal in open_ones) - sum(proposal.size for proposal in surplus)
@@ -427,10 +426,13 @@ def _find_proposals(transition: Transition, envelope: Envelope) -> list[OpenProp
 
 
 def _only_open(transition: Transition, envelope: Envelope) -> OpenProposal | None:
-    """Return the open proposal that a response or rejection refers to; None unless it names one."""
+    """Return the open proposal that a response or rejection refers to; None unless it names one.
+
+    An expired one counts as open in a dry run only, where it makes no difference: both messages are relayed.
+    """
     matches = _find_proposals(transition, envelope)
     one = matches[0] if len(matches) == 1 else None
-    return one if isinstance(one, OpenProposal) and transition.now < one.expires else None
+    return one if isinstance(one, OpenProposal) else None
 
 
 def _open(transition: Transition, proposal: OpenProposal | ClosedProposal) -> OpenProposal:
