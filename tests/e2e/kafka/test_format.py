@@ -1,4 +1,4 @@
-"""`format("mew")` gives the records that a topic has, all at once and as a stream."""
+"""`format("mew")` gives the records that a topic has, all in one read and as a stream."""
 
 from pathlib import Path
 from typing import Any

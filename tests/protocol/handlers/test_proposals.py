@@ -113,11 +113,11 @@ def test_a_request_may_be_64_kib_larger_than_any_proposal(spaces: int, is_compar
     lab = space()
     payload = b'{"method":"m","params":{"n":1}'
     payload += b" " * (PROPOSAL_BYTES + 64 * 2**10 - len(payload) - 1 + spaces) + b"}"
-    known = claim(lab)
+    claimed = claim(lab)
     answer = lab.post(
         "alice",
         b'{"kind":"mcp/request","correlation_id":["p-1"],"proposal":'
-        + msgspec.json.encode(known)
+        + msgspec.json.encode(claimed)
         + b',"payload":'
         + payload
         + b"}",
@@ -125,7 +125,7 @@ def test_a_request_may_be_64_kib_larger_than_any_proposal(spaces: int, is_compar
     assert (answer.refusal is None) is is_compared
     if not is_compared:
         parts = {name: value for name, value in answer.body.items() if name != "message"}
-        assert parts == {"error": "proposal_mismatch", **known}
+        assert parts == {"error": "proposal_mismatch", **claimed}
 
 
 @pytest.mark.parametrize(("more", "is_open"), [(0, True), (1, False)])
@@ -178,7 +178,7 @@ def test_a_proposer_keeps_its_newest_proposals_by_bytes(monkeypatch: pytest.Monk
 
 
 @pytest.mark.parametrize("limit", ["OPEN_PER_SPACE", "BYTES_PER_SPACE"])
-def test_a_space_takes_what_there_is_room_for_after_the_proposers_oldest(
+def test_the_oldest_proposal_of_the_proposer_makes_room_for_its_next(
     monkeypatch: pytest.MonkeyPatch, limit: str
 ) -> None:
     monkeypatch.setattr(proposals, "OPEN_PER_PROPOSER", 1)
