@@ -58,7 +58,6 @@ SINGLE_IMPORTERS = {
     "client/permissions.py": PURE,
     "gateway/fanout/delivery.py": SUBJECT,
     "gateway/http/openapi.py": SUBJECT,
-    "gateway/http/openapi_examples.py": SUBJECT,
     "gateway/http_protocol.py": "the only subclass of uvicorn's protocol",
     "gateway/journal_access.py": PURE,
     "gateway/server.py": SUBJECT,

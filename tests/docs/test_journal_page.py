@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from mew.cli import app
-from mew.gateway.http.openapi_examples import EXAMPLE_PAGE as PAGE_EXAMPLE
+from mew.gateway.http.responses import EXAMPLE_PAGE as PAGE_EXAMPLE
 from mew.journal import JournalSettings, block_format, segments, writer
 from mew.journal import segments as drafts
 from mew.journal.arrow import SCHEMA, SCHEMA_VERSION

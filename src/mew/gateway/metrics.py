@@ -6,7 +6,7 @@ spaces, transports, planes, outcomes and error codes, never ids of participants 
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Literal
 
 from prometheus_client import CollectorRegistry, Metric, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
@@ -64,7 +64,7 @@ def journal_metrics(gateway: "Gateway") -> Iterator[Metric]:
     yield GaugeMetricFamily("mew_journal_pending_requests", waiting, journals.maintenance.pending)
 
 
-def journal_health(gateway: "Gateway") -> tuple[str, dict[str, str]]:
+def journal_health(gateway: "Gateway") -> tuple[Literal["ok", "degraded"], dict[str, str]]:
     """Return `ok` or `degraded`, and the journal status of each space: ok, off, not open, or the error."""
     status_by_space = {}
     problems = gateway.journals.problems()

@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, Final
+from typing import IO, Annotated, Final, Literal
 
 import msgspec
 
@@ -18,6 +18,7 @@ from mew.protocol import raw_json
 from mew.protocol.records import ENVELOPE, FRAME, FRAME_REJECTED, Record
 from mew.protocol.timestamps import rfc3339
 
+_Count = Annotated[int, msgspec.Meta(ge=0)]
 _NO_BREAKS: Final = bytes.maketrans(b"\r\n", b"  ")
 
 
@@ -98,22 +99,22 @@ def last_records(journal: Journal, record_filter: RecordFilter, count: int) -> t
 class RecordBody(msgspec.Struct):
     """A record as JSON, with the columns of the journal in order."""
 
-    position: int
-    time: str
+    position: _Count
+    time: Annotated[str, msgspec.Meta(extra_json_schema={"format": "date-time"})]
     event: str
     participant: str | None = None
     kind: str | None = None
     envelope_id: str | None = None
     stream_id: str | None = None
-    frame_number: int | None = None
-    sequence: int | None = None
+    frame_number: _Count | None = None
+    sequence: _Count | None = None
     reason: str | None = None
-    size: int | None = None
+    size: _Count | None = None
     payload: msgspec.Raw | msgspec.UnsetType | None = msgspec.UNSET
     payload_base64: bytes | msgspec.UnsetType = msgspec.UNSET
     """Replaces `payload` if that is not JSON."""
     capability: str | None = None
-    withheld: bool | msgspec.UnsetType = msgspec.UNSET
+    withheld: Literal[True] | msgspec.UnsetType = msgspec.UNSET
     """The caller of the HTTP API may not see the content.
 
     Only position, time and event are set; frames also have stream and number, rejections also have a reason.

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from mew.config.models import LoggingConfig
-from mew.gateway.http.openapi_examples import ACTIONS
+from mew.gateway.http.responses import ACTIONS
 from mew.protocol import Limits
 from tests.gateway.http_requests import Clients, ask, connecting, tokens_of
 from tests.gateway.raw import ANYTHING, Answer, Running, running

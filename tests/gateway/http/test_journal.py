@@ -19,7 +19,7 @@ from schemathesis.specs.openapi.checks import ignored_auth
 from mew.gateway.gateway import GatewayOptions, JournalApiOptions
 from mew.gateway.http.journal import STEP_BYTES
 from mew.gateway.http.openapi import document
-from mew.gateway.http.openapi_examples import EVENT, EXAMPLE_PAGE
+from mew.gateway.http.responses import EVENT, EXAMPLE_PAGE
 from mew.journal import JournalSettings
 from mew.journal.arrow import SCHEMA
 from mew.journal.reader import Journal

@@ -3,9 +3,10 @@
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal
 
 import jsonschema_rs
+import msgspec
 import pytest
 import schemathesis
 from hypothesis import HealthCheck
@@ -23,8 +24,8 @@ from starlette.routing import Route
 
 from mew.config.models import Timeouts
 from mew.gateway.http.app import HttpApi
-from mew.gateway.http.openapi import codes_by_status, document
-from mew.gateway.http.openapi_examples import EXAMPLE_MESSAGES, EXPLAINED, Example
+from mew.gateway.http.openapi import codes_by_status, document, response_schema
+from mew.gateway.http.responses import EXAMPLE_MESSAGES, EXPLAINED, Example, HealthBody
 from mew.protocol import ERROR_CODES
 from tests.gateway.http_requests import Clients, ask, connecting
 from tests.gateway.raw import ANYTHING, Running, running
@@ -152,6 +153,52 @@ def test_operations_that_need_a_token_declare_it() -> None:
     secured = {path for path, _, operation in operations() if operation.get("security") == [{"bearer": []}]}
     assert secured == {path for path, _, operation in operations() if "401" in operation["responses"]}
     assert document()["components"]["securitySchemes"]["bearer"]["scheme"] == "bearer"
+
+
+class Part(msgspec.Struct):
+    """A struct without a name in the document."""
+
+    count: Annotated[int, msgspec.Meta(ge=1, description="how many")]
+    sender: str = msgspec.field(name="from")
+    note: str | msgspec.UnsetType = msgspec.UNSET
+
+
+PART = {
+    "type": "object",
+    "properties": {
+        "count": {"type": "integer", "minimum": 1, "description": "how many"},
+        "from": {"type": "string"},
+        "note": {"type": "string"},
+    },
+    "required": ["count", "from"],
+}
+
+
+@pytest.mark.parametrize(
+    ("form", "schema"),
+    [
+        (Part, PART),
+        (HealthBody, {"$ref": "#/components/schemas/Health"}),
+        (list[Part], {"type": "array", "items": PART}),
+        (Part | None, {"oneOf": [PART, {"type": "null"}]}),
+        (HealthBody | None, {"oneOf": [{"$ref": "#/components/schemas/Health"}, {"type": "null"}]}),
+        (Annotated[int, msgspec.Meta(ge=0)] | None, {"type": ["integer", "null"], "minimum": 0}),
+        (str | list[Any] | None, {"type": ["string", "array", "null"]}),
+        (list[str] | str, {"oneOf": [{"type": "array", "items": {"type": "string"}}, {"type": "string"}]}),
+        (dict[str, bool], {"type": "object", "additionalProperties": {"type": "boolean"}}),
+        (dict[str, Any], {"type": "object"}),
+        (Literal["a", "b"], {"enum": ["a", "b"]}),
+        (Literal[True], {"const": True}),
+        (
+            Annotated[msgspec.Raw, msgspec.Meta(extra={"type": list[float]})],
+            {"type": "array", "items": {"type": "number"}},
+        ),
+        (Annotated[str, msgspec.Meta(extra={"schema": {"enum": [1]}})], {"enum": [1]}),
+    ],
+    ids=str,
+)
+def test_a_type_becomes_the_schema_of_its_values(form: Any, schema: dict[str, Any]) -> None:
+    assert response_schema(form) == schema
 
 
 # The examples work unchanged

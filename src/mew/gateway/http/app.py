@@ -3,23 +3,36 @@
 Requests become commands of the protocol core, so HTTP and WebSocket follow the same rules.
 """
 
+from collections.abc import Awaitable, Callable, Mapping
 from functools import cache
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
+import msgspec
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
-from starlette.routing import Route
+from starlette.routing import BaseRoute, Route
 
 from mew import __version__
 from mew.gateway.exposure import allowed_origins
 from mew.gateway.gateway import Gateway
 from mew.gateway.http.exchange import admit, credentials, exchange_of, paid, peer_of
-from mew.gateway.http.journal import JOURNAL_PATH, JournalApi
-from mew.gateway.http.openapi import PROPOSAL, document
+from mew.gateway.http.journal import JournalApi
+from mew.gateway.http.openapi import ENDPOINTS, document
+from mew.gateway.http.responses import (
+    AcceptedBody,
+    ActionsBody,
+    ExplanationBody,
+    HealthBody,
+    IdentityBody,
+    NotReadyBody,
+    ParticipantsBody,
+    PolledBody,
+    ReadyBody,
+)
 from mew.gateway.hub import Hub
 from mew.gateway.metrics import CONTENT_TYPE, exposition, journal_health
 from mew.inspector import InspectorPage
@@ -50,8 +63,7 @@ FEATURES: Final = (
     "journal",
     "inspector",
 )
-MESSAGES_PATH: Final = "/participants/{participant}/messages"
-EXPLAIN: Final = "/participants/{participant}/explain"
+Handler: TypeAlias = Callable[[Request], Awaitable[Response]]
 MILLISECONDS: Final = 1_000
 """Milliseconds per second."""
 NUMBER_LENGTH: Final = 18
@@ -72,6 +84,15 @@ def refused(refusal: ProtocolError) -> Response:
     return answer
 
 
+def _by_method(handlers: Mapping[str, Handler]) -> Handler:
+    """Return the handler of a path. One route serves all methods, so that the error for others lists them."""
+
+    async def handle(request: Request) -> Response:
+        return await handlers["GET" if request.method == "HEAD" else request.method](request)
+
+    return handle
+
+
 @cache
 def _openapi() -> bytes:
     """Return the encoded OpenAPI document. Cached: it is the same for all callers and needs no token."""
@@ -84,21 +105,17 @@ class HttpApi:
     def __init__(self, gateway: Gateway) -> None:
         """Serve this gateway."""
         self._gateway = gateway
+        self.journal: Handler = JournalApi(gateway).read
 
     def app(self) -> Starlette:
         """Return the ASGI application with all routes."""
-        routes = [
-            Route("/health", self.health),
-            Route("/ready", self.ready),
-            Route("/metrics", self.metrics),
-            Route("/openapi.json", self.openapi),
-            Route("/participants", self.participants),
-            Route(MESSAGES_PATH, self.messages, methods=["GET", "POST"]),
-            Route(EXPLAIN, self.explained, methods=["GET", "POST"]),
-            Route(JOURNAL_PATH, JournalApi(self._gateway).read),
-            Route(PROPOSAL, self.proposal),
-            InspectorPage(),
+        handlers_of_path: dict[str, dict[str, Handler]] = {}
+        for endpoint in ENDPOINTS:
+            handlers_of_path.setdefault(endpoint.path, {})[endpoint.method] = getattr(self, endpoint.name)
+        routes: list[BaseRoute] = [
+            Route(path, _by_method(of_method), methods=list(of_method)) for path, of_method in handlers_of_path.items()
         ]
+        routes.append(InspectorPage())
         handlers = {
             HTTPException: _not_found,
             ProtocolError: self._refused,
@@ -129,21 +146,21 @@ class HttpApi:
         gateway = self._gateway
         status, journals = journal_health(gateway)
         return json_response(
-            {
-                "status": status,
-                "version": __version__,
-                "spaces": len(gateway.hubs),
-                "clients": sum(len(hub.space.sessions) for hub in gateway.hubs.values()),
-                "uptime": round(gateway.uptime, 3),
-                "features": FEATURES,
-                "journal": journals,
-            }
+            HealthBody(
+                status=status,
+                version=__version__,
+                spaces=len(gateway.hubs),
+                clients=sum(len(hub.space.sessions) for hub in gateway.hubs.values()),
+                uptime=round(gateway.uptime, 3),
+                features=FEATURES,
+                journal=journals,
+            )
         )
 
     async def ready(self, _request: Request) -> Response:
         """Return whether the gateway accepts work: 200 if it does, else 503."""
         ready, report = self._gateway.readiness.report()
-        return json_response(report, 200 if ready else 503)
+        return json_response(ReadyBody(**report)) if ready else json_response(NotReadyBody(**report), 503)
 
     async def openapi(self, _request: Request) -> Response:
         """Return the OpenAPI document of this API."""
@@ -159,20 +176,12 @@ class HttpApi:
         space = self._gateway.lobby.look_in(join)
         admit(request)
         identity = self._gateway.tokens.identify(str(join.token))
-        you = None if identity is None else {"id": identity.participant, "observer": identity.observer}
+        assert identity is not None  # otherwise `look_in` has raised an error
         async with paid(self._gateway, space, join) as bill:
             listed = b"[" + space.roster.text() + b"]"
             bill.size = len(listed)
-        body = {
-            "space": raw_json.encode_json(space.settings.space_id),
-            "you": raw_json.encode_json(you),
-            "participants": listed,
-        }
-        return Response(raw_json.join_json(body), media_type="application/json")
-
-    async def messages(self, request: Request) -> Response:
-        """Serve GET and POST on one route, so that the error for other methods lists both."""
-        return await (self.post if request.method == "POST" else self.poll)(request)
+        you = IdentityBody(identity.participant, identity.observer)
+        return json_response(ParticipantsBody(space.settings.space_id, you, msgspec.Raw(listed)))
 
     async def post(self, request: Request) -> Response:
         """Post a message as a participant: the same rules as over a WebSocket, with a response."""
@@ -188,31 +197,31 @@ class HttpApi:
         if answer is None:
             raise InvalidRequest("nothing came of the message")
         if answer.refusal is None:
-            return json_response(answer.body)
+            return json_response(AcceptedBody(**answer.body))
         if isinstance(answer.refusal, AlreadyExists):
             return json_response({**answer.refusal.payload(), "status": "already_exists"}, answer.refusal.status)
         return refused(answer.refusal)
 
-    async def explained(self, request: Request) -> Response:
-        """Explain what a post would do (POST), or list all that may be sent (GET). Requires any token of the space."""
-        space = self._gateway.lobby.look_in(_join_request(request))
-        admit(request)
-        hub = self._gateway.hubs[space.settings.space_id]
-        participant, join = request.path_params["participant"], _join_request(request)
-        if request.method != "POST":
-            async with paid(self._gateway, space, join) as bill:
-                bill.work = MAX_UNITS  # charged if the request is refused
-                actions = list_actions(space, participant, hub.clock())
-                answer = raw_json.encode_json(actions.answer())
-                bill.work, bill.size = actions.units, len(answer)
-            return Response(answer, media_type="application/json")
+    async def explain(self, request: Request) -> Response:
+        """Explain what a post of the message in the body would do now. Requires any token of the space."""
+        join, space, hub = self._looked_in(request)
         limits = space.settings.limits
         message = await _body(request, min(limits.explain_bytes, limits.message_bytes))
         async with paid(self._gateway, space, join) as bill:
-            explanation = explain_message(space, participant, message, hub.clock())
-            answer = raw_json.encode_json(explanation.answer())
-            bill.work, bill.size, bill.received = explanation.units, len(answer), len(message)
-        return Response(answer, media_type="application/json")
+            explanation = explain_message(space, request.path_params["participant"], message, hub.clock())
+            response = json_response(ExplanationBody(**explanation.answer()))
+            bill.work, bill.size, bill.received = explanation.units, len(response.body), len(message)
+        return response
+
+    async def actions(self, request: Request) -> Response:
+        """List all that a participant may send now. Requires any token of the space."""
+        join, space, hub = self._looked_in(request)
+        async with paid(self._gateway, space, join) as bill:
+            bill.work = MAX_UNITS  # charged if the request is refused
+            actions = list_actions(space, request.path_params["participant"], hub.clock())
+            response = json_response(ActionsBody(**actions.answer()))
+            bill.work, bill.size = actions.units, len(response.body)
+        return response
 
     async def proposal(self, request: Request) -> Response:
         """Return the open proposal whose record has this position, with its payload. Requires any token of the space.
@@ -267,6 +276,13 @@ class HttpApi:
             await exchange.wait(self._gateway.config.timeouts.failed_join_seconds)
         return refused(error)
 
+    def _looked_in(self, request: Request) -> tuple[JoinRequest, SpaceCore, Hub]:
+        """Return the credentials and the space of a request with any token of the space."""
+        join = _join_request(request)
+        space = self._gateway.lobby.look_in(join)
+        admit(request)
+        return join, space, self._gateway.hubs[space.settings.space_id]
+
     def _authenticated(self, request: Request) -> tuple[str, Hub]:
         participant = request.path_params["participant"]
         space = self._gateway.lobby.authenticate(participant, _join_request(request))
@@ -289,12 +305,7 @@ def _mail(hub: Hub, participant: str, since: int) -> Response:
     messages, following, dropped = ([], 0, 0) if mailbox is None else mailbox.since(since)
     size = sum(map(len, messages))
     hub.space.charge(participant, hub.clock(), work=size // BYTES_PER_UNIT, size=size)
-    body = {
-        "messages": raw_json.array(messages),
-        "next": raw_json.encode_json(following),
-        "dropped": raw_json.encode_json(dropped),
-    }
-    return Response(raw_json.join_json(body), media_type="application/json")
+    return json_response(PolledBody(list(map(msgspec.Raw, messages)), following, dropped))
 
 
 def _join_request(request: Request) -> JoinRequest:

@@ -18,6 +18,7 @@ from starlette.types import Receive, Scope, Send
 from mew._internal.logging import log
 from mew.gateway.gateway import Gateway
 from mew.gateway.http.exchange import Exchange, admit, credentials, exchange_of
+from mew.gateway.http.responses import JournalPageBody
 from mew.gateway.hub import Hub
 from mew.gateway.journal_access import JournalAccess, StreamAudiences
 from mew.gateway.journaling import OpenJournal
@@ -147,14 +148,10 @@ class JournalApi:
             taken = steps.read(query.limit, self._options.page_bytes)
             steps.release()
             last = max([journal.writer.written, *(record.position for record in taken[-1:])])
-            body = {
-                "space": raw_json.encode_json(journal.folder.space),
-                "first": raw_json.encode_json(first),
-                "last": raw_json.encode_json(None if last < 0 else last),
-                "records": raw_json.array(record_as_json(record, onlooker) for record in taken),
-                "next": raw_json.encode_json(steps.position),
-            }
-            return raw_json.join_json(body)
+            listed = msgspec.Raw(raw_json.array(record_as_json(record, onlooker) for record in taken))
+            return raw_json.encode_json(
+                JournalPageBody(journal.folder.space, first, None if last < 0 else last, listed, steps.position)
+            )
 
         try:
             async with self._reading:

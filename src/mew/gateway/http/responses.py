@@ -1,11 +1,210 @@
-"""Examples of the OpenAPI document: envelopes that can be posted unchanged, in this order, and their responses.
+"""The bodies of the HTTP API: a struct for each response and for a posted envelope, with examples.
 
-Data only. The examples use a space `demo`: `alice` may send everything, and `bob` is present and may chat.
+Handlers create the structs, and `openapi` describes them. A field that may be left out has the type `UnsetType`; every
+other field is always sent. The examples use a space `demo`: `alice` may send everything, and `bob` is present and may
+chat. A test posts them unchanged, in their order.
 """
 
-from typing import Any, Final
+from typing import Annotated, Any, Final, Literal
 
 import msgspec
+from msgspec import UNSET, Meta, UnsetType
+
+from mew.journal.export import RecordBody
+from mew.protocol import ERROR_CODES
+from mew.protocol.envelope import ID_LENGTH
+from mew.protocol.kinds import PROTOCOLS
+
+Count = Annotated[int, Meta(ge=0)]
+Moment = Annotated[str, Meta(extra_json_schema={"format": "date-time"})]
+Name = Annotated[str, Meta(min_length=1, max_length=ID_LENGTH)]
+Checks = Annotated[dict[str, str], Meta(description="`ok`, or what is wrong.")]
+MaybeErrorCode = Annotated[str | None, Meta(extra={"schema": {"enum": [*sorted(ERROR_CODES), None]}})]
+
+
+class EnvelopeBody(msgspec.Struct, kw_only=True):
+    """An envelope that a participant posts. The core reads it, by the same rules as over WebSocket."""
+
+    kind: Name
+    protocol: Annotated[str, Meta(extra={"schema": {"enum": sorted(PROTOCOLS)}})] | UnsetType = UNSET
+    id: Name | UnsetType = UNSET
+    ts: Moment | UnsetType = UNSET
+    sender: str | UnsetType = msgspec.field(name="from", default=UNSET)
+    to: list[str] | UnsetType = UNSET
+    correlation_id: list[str] | str | UnsetType = UNSET
+    context: object | UnsetType = UNSET
+    proposal: dict[str, Any] | UnsetType | None = UNSET
+    payload: dict[str, Any] | UnsetType = UNSET
+
+
+class ErrorBody(msgspec.Struct):
+    """A refusal: `ProtocolError.payload` adds the parts of its class."""
+
+    error: Annotated[str, Meta(extra={"schema": {"type": "string", "enum": sorted(ERROR_CODES)}})]
+    message: str
+
+
+class CapabilityBody(msgspec.Struct):
+    """A capability, as in space.yaml."""
+
+    kind: str
+    payload: dict[str, Any] | UnsetType | None = UNSET
+    to: str | list[Any] | UnsetType | None = UNSET
+
+
+class HealthBody(msgspec.Struct, kw_only=True):
+    """Whether the process answers."""
+
+    status: Literal["ok", "degraded"]
+    version: str
+    spaces: Count
+    clients: Count
+    uptime: Annotated[float, Meta(ge=0)]
+    features: tuple[str, ...]
+    journal: Checks
+
+
+class ReadyBody(msgspec.Struct):
+    """The gateway accepts work."""
+
+    status: Literal["ready"]
+    checks: Checks
+
+
+class NotReadyBody(msgspec.Struct):
+    """The gateway does not accept work."""
+
+    status: Literal["starting", "stopping", "not_ready"]
+    checks: Checks | UnsetType = UNSET
+
+
+class IdentityBody(msgspec.Struct):
+    """The holder of a token."""
+
+    id: str
+    observer: bool
+
+
+class ParticipantBody(msgspec.Struct):
+    """A participant that is present."""
+
+    id: str
+    capabilities: list[CapabilityBody]
+
+
+class ParticipantsBody(msgspec.Struct):
+    """Who is present in a space."""
+
+    space: str
+    you: IdentityBody
+    participants: Annotated[msgspec.Raw, Meta(extra={"type": list[ParticipantBody]})]
+
+
+class ProposalStampBody(msgspec.Struct):
+    """What the gateway says about an accepted proposal."""
+
+    position: Count
+    digest: str
+    expires_at: Moment
+
+
+class AcceptedBody(msgspec.Struct, kw_only=True):
+    """A message was accepted. The optional fields depend on its kind."""
+
+    id: str
+    status: Literal["accepted", "stream_opened", "stream_ready", "granted", "revoked", "transferred", "created"]
+    stream_id: str | UnsetType = UNSET
+    namespace: str | UnsetType = UNSET
+    authorized_writers: list[str] | UnsetType = UNSET
+    previous_owner: str | UnsetType = UNSET
+    new_owner: str | UnsetType = UNSET
+    participant_id: str | UnsetType = UNSET
+    token: str | UnsetType = UNSET
+    connection_url: str | UnsetType = UNSET
+    proposal: ProposalStampBody | UnsetType = UNSET
+    timestamp: Moment
+
+
+class PolledBody(msgspec.Struct):
+    """Messages that a participant has received over HTTP."""
+
+    messages: list[msgspec.Raw]
+    next: Count
+    dropped: Count
+
+
+class NearestBody(msgspec.Struct):
+    """The capability that is closest to a message, and where it fails."""
+
+    capability: CapabilityBody
+    source: str
+    why: str
+
+
+class ExplanationBody(msgspec.Struct):
+    """What a post of a message would come to."""
+
+    allowed: bool
+    kind: str | None
+    error: MaybeErrorCode
+    reason: str
+    capability: CapabilityBody | None
+    source: str | None
+    nearest: NearestBody | None
+
+
+class AllowedKindBody(msgspec.Struct):
+    """A kind that a capability allows."""
+
+    kind: str
+    conditional: Annotated[bool, Meta(description="Whether it also depends on the payload or the recipients.")]
+    capability: CapabilityBody
+    source: str
+
+
+class AllowedOnStreamBody(msgspec.Struct):
+    """The kinds that may be sent about a stream."""
+
+    stream_id: str
+    kinds: list[str]
+
+
+class ActionsBody(msgspec.Struct):
+    """Everything that a participant may send."""
+
+    participant: str
+    error: MaybeErrorCode
+    reason: str | None
+    kinds: list[AllowedKindBody]
+    streams: list[AllowedOnStreamBody]
+
+
+class ProposalBody(msgspec.Struct):
+    """An open proposal with its payload. `OpenProposal.content` creates it."""
+
+    position: Count
+    id: str
+    sender: str = msgspec.field(name="from")
+    to: list[str]
+    method: str
+    digest: str
+    expires_at: Moment
+    bytes: Count
+    votes: list[str]
+    payload: msgspec.Raw
+
+
+class JournalPageBody(msgspec.Struct):
+    """Records from a position on."""
+
+    space: str
+    first: Count | None
+    last: Count | None
+    records: Annotated[msgspec.Raw, Meta(extra={"type": list[RecordBody]})]
+    next: Count
+
+
+# Examples
 
 _WHEN: Final = "2026-01-05T10:00:00.000000Z"
 
