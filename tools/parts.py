@@ -20,7 +20,6 @@ ENVIRONMENT = ROOT / ".venv"
 USAGE_ERROR = 2
 INTERRUPTED = 130
 MEMORY = Path("/dev/shm")
-ROOM_BYTES = 3 * 2**30
 
 
 @dataclass(frozen=True)
@@ -32,7 +31,9 @@ class Part:
     folders: tuple[str, ...]
     options: tuple[str, ...] = ()
     in_memory: bool = field(default=False, kw_only=True)
-    """Whether its tests write to memory where there is room: so often do they sync that they would wait for a disk."""
+    """Whether its tests write to memory where there is room: they sync so often that they would wait for a disk."""
+    memory_bytes: int = field(default=3 * 2**30, kw_only=True)
+    """The free memory that its tests need."""
 
 
 BOTH_CORES = ("-n", "2")
@@ -94,12 +95,12 @@ def read_report(part: Part, seconds: float, exit_code: int, report: Path) -> Out
     return Outcome(part.name, part.minutes, seconds, passed, failed, tuple(not_run), broken)
 
 
-def run(part: Part, root: Path = ROOT) -> Outcome:
+def run(part: Part, root: Path = ROOT, memory: Path = MEMORY) -> Outcome:
     """Run one part. A folder that is not there is a failure: what was not tested has not passed."""
     missing = [folder for folder in part.folders if not (root / folder).is_dir()]
     if missing:
         return Outcome(part.name, part.minutes, failed=1, broken=f"no folder {', '.join(missing)}")
-    place = place_in_memory(part)
+    place = place_in_memory(part, memory)
     with tempfile.TemporaryDirectory(dir=place, ignore_cleanup_errors=True) as scratch:
         report = Path(scratch) / "report.xml"
         started = time.monotonic()
@@ -111,7 +112,7 @@ def run(part: Part, root: Path = ROOT) -> Outcome:
 
 def place_in_memory(part: Part, memory: Path = MEMORY) -> Path | None:
     """Where a part that wants it can write to memory; None where there is no such place, or too little room."""
-    if not part.in_memory or not memory.is_dir() or shutil.disk_usage(memory).free < ROOM_BYTES:
+    if not part.in_memory or not memory.is_dir() or shutil.disk_usage(memory).free < part.memory_bytes:
         return None
     return memory
 

@@ -15,6 +15,7 @@ from typing import Final
 import pytest
 
 from tests.support.host_requirements import requires
+from tools.parts import LIGHT
 
 BYTES: Final = 4 * 2**20
 ROOT: Final = Path(__file__).resolve().parents[2]
@@ -55,7 +56,7 @@ def on_a_small_disk(test: Callable[[Disk, Path], None]) -> Callable[[Path, pytes
                 test(disk, tmp_path)
             return
         requires(shutil.which("unshare") and _runs("unshare", "-rm", "true"), NO_NAMESPACES)
-        again = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", request.node.nodeid]
+        again = [sys.executable, "-m", "pytest", "-q", *LIGHT, "-p", "no:cacheprovider", request.node.nodeid]
         ran = subprocess.run(["unshare", "-rm", *again], cwd=ROOT, capture_output=True, text=True, check=False)
         assert ran.returncode == 0, ran.stdout
 

@@ -11,7 +11,6 @@ from typing import Any
 import msgspec
 import pytest
 
-from mew.journal import maintenance
 from mew.journal.layout import JournalFolder
 from mew.journal.maintenance import MaintenanceClient, MaintenanceMessage
 from tests.journal.journal_fixture import JournalFixture
@@ -42,7 +41,7 @@ class Sealer:
         script = folder / "sealer.py"
         script.write_text(SEALER.format(folder=str(folder), behaviour=behaviour), encoding="utf-8")
         self.answers: list[MaintenanceMessage] = []
-        self.keeper = MaintenanceClient(self.answers.append, (sys.executable, str(script)))
+        self.keeper = MaintenanceClient(self.answers.append, (sys.executable, str(script)), restart_seconds=0.01)
 
     def ask(self, *numbers: int) -> None:
         for number in numbers:
@@ -65,9 +64,7 @@ class Sealer:
 
 
 @pytest.fixture
-def sealer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
-    monkeypatch.setattr(maintenance, "WORKER_RESTART_SECONDS", 0.01)
-
+def sealer(tmp_path: Path) -> Callable[..., Any]:
     @contextmanager
     def started(behaviour: str = "pass") -> Iterator[Sealer]:
         started = Sealer(tmp_path, behaviour)
@@ -136,10 +133,9 @@ def test_an_answer_that_is_none_is_reported_and_the_next_request_is_tried(
         assert worker.done() == [2]
 
 
-def test_a_sealer_that_cannot_be_started_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(maintenance, "WORKER_RESTART_SECONDS", 0.01)
+def test_a_sealer_that_cannot_be_started_is_reported(tmp_path: Path) -> None:
     answers: list[MaintenanceMessage] = []
-    keeper = MaintenanceClient(answers.append, (str(tmp_path / "nothing"),))
+    keeper = MaintenanceClient(answers.append, (str(tmp_path / "nothing"),), restart_seconds=0.01)
     folder = JournalFolder(tmp_path, "lab")
     keeper.seal(folder, folder.log_file(0))
     assert keeper.close(20)

@@ -2,12 +2,12 @@
 
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from tests.requirements.transports import TRANSPORTS, transport_names
-from tools import parts
 from tools.environments import STAMP
 from tools.parts import (
     PARTS,
@@ -34,6 +34,12 @@ def test_c(): pytest.skip("no java")
 """
 # A project of its own, so that neither this one's settings nor its conftest are in the picture.
 SETTINGS = "[pytest]\naddopts = -p no:cacheprovider\n"
+
+
+@pytest.fixture(autouse=True)
+def without_plugins(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The parts of these tests need no plugin of pytest, and loading them takes most of their time."""
+    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
 
 
 def part_of(tmp_path: Path, tests: str) -> Part:
@@ -71,26 +77,21 @@ def test_a_pytest_that_dies_without_a_report_has_failed(tmp_path: Path) -> None:
     assert (outcome.failed, outcome.broken) == (1, "pytest ended with 9, no report")
 
 
-def test_a_part_writes_to_memory_if_it_wants_to_and_there_is_room(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(parts, "ROOM_BYTES", 1)
-    wants = Part("some", 1, ("some",), in_memory=True)
+def test_a_part_writes_to_memory_if_it_wants_to_and_there_is_room(tmp_path: Path) -> None:
+    wants = Part("some", 1, ("some",), in_memory=True, memory_bytes=1)
     assert place_in_memory(wants, tmp_path) == tmp_path
     assert place_in_memory(Part("some", 1, ("some",)), tmp_path) is None
     assert place_in_memory(wants, tmp_path / "nowhere") is None
-    monkeypatch.setattr(parts, "ROOM_BYTES", 2**60)
-    assert place_in_memory(wants, tmp_path) is None
+    assert place_in_memory(replace(wants, memory_bytes=2**60), tmp_path) is None
 
 
-def test_what_a_part_wrote_to_memory_is_gone_when_it_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_files_that_a_part_wrote_to_memory_are_deleted_when_it_ends(tmp_path: Path) -> None:
     memory = tmp_path / "memory"
     memory.mkdir()
-    monkeypatch.setattr(parts, "place_in_memory", lambda _part: memory)
-    folder_file = tmp_path / "said"
-    outcome = run(
-        part_of(tmp_path, f"def test_a(tmp_path): open({str(folder_file)!r}, 'w').write(str(tmp_path))\n"), tmp_path
-    )
+    folder_file = tmp_path / "folder"
+    script = f"def test_a(tmp_path): open({str(folder_file)!r}, 'w').write(str(tmp_path))\n"
+    part = replace(part_of(tmp_path, script), in_memory=True, memory_bytes=1)
+    outcome = run(part, tmp_path, memory)
     assert (outcome.passed, outcome.failed) == (1, 0)
     assert Path(folder_file.read_text(encoding="utf-8")).is_relative_to(memory)
     assert list(memory.iterdir()) == []

@@ -32,6 +32,8 @@ class Desk:
     log: Path
     lock: IO[str]
     """Each holds it as well: if set-up is killed, it is free when the last of them has ended."""
+    quiet_seconds: float = QUIET_SECONDS
+    """The time after which silence is reported."""
 
     def run(self, command: Sequence[str | Path], heard: Callable[[str], None]) -> tuple[int, list[str]]:
         """Run a command, its whole output into the log: its exit code, and its lines.
@@ -54,7 +56,7 @@ class Desk:
                 errors="replace",
             ) as process:
                 try:
-                    for line in _lines_of(process):
+                    for line in _lines_of(process, self.quiet_seconds):
                         if line:
                             file.write(line)
                             printed.append(line)
@@ -65,7 +67,7 @@ class Desk:
         return process.returncode, printed
 
 
-def _lines_of(process: "subprocess.Popen[str]") -> Iterator[str]:
+def _lines_of(process: "subprocess.Popen[str]", quiet_seconds: float) -> Iterator[str]:
     received: queue.SimpleQueue[str | None] = queue.SimpleQueue()
 
     def read() -> None:
@@ -77,7 +79,7 @@ def _lines_of(process: "subprocess.Popen[str]") -> Iterator[str]:
     threading.Thread(target=read, daemon=True).start()
     while True:
         try:
-            line = received.get(timeout=QUIET_SECONDS)
+            line = received.get(timeout=quiet_seconds)
         except queue.Empty:
             yield ""
             continue

@@ -31,11 +31,18 @@ class MaintenanceClient:
     """Runs maintenance for the journals of one gateway."""
 
     def __init__(
-        self, on_answer: Callable[[MaintenanceMessage], None], command: Sequence[str] = WORKER_COMMAND
+        self,
+        on_answer: Callable[[MaintenanceMessage], None],
+        command: Sequence[str] = WORKER_COMMAND,
+        restart_seconds: float = WORKER_RESTART_SECONDS,
     ) -> None:
-        """`on_answer` receives the result of each request, success or failure, from the maintenance thread."""
+        """`on_answer` receives the result of each request, success or failure, from the maintenance thread.
+
+        `restart_seconds` is the delay before a failed worker is started again.
+        """
         self._on_answer = on_answer
         self._command = command
+        self._restart_seconds = restart_seconds
         self._requests: queue.SimpleQueue[MaintenanceMessage | None] = queue.SimpleQueue()
         self._process: subprocess.Popen[bytes] | None = None
         self._stopping = threading.Event()
@@ -87,7 +94,7 @@ class MaintenanceClient:
 
     def _answer(self, request: MaintenanceMessage) -> MaintenanceMessage:
         problem = "the sealer was stopped"
-        backoff = Backoff(WORKER_RESTART_SECONDS, WORKER_RESTART_SECONDS * WORKER_ATTEMPTS)
+        backoff = Backoff(self._restart_seconds, self._restart_seconds * WORKER_ATTEMPTS)
         for _ in range(WORKER_ATTEMPTS):
             if self._stopping.is_set():
                 break
