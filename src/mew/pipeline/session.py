@@ -44,8 +44,8 @@ _NOT_OURS: Final = ("SPARK_REMOTE", "SPARK_CONNECT_MODE_ENABLED", "SPARK_API_MOD
 UI_PORTS: Final = range(4040, 4057)
 """Where Spark looks for a free port for its web UI. If there is none, its JVM ends, and only its log says why."""
 _TOO_LITTLE_MEMORY: Final = re.compile(
-    r"reserve (?:enough space|memory)|allocate (?:memory|metaspace|\w+ heap)|insufficient memory|maximum heap"
-    r"|OutOfMemoryError|without a message",
+    r"reserve (?:enough space|memory)|allocate (?:memory|metaspace|compressed class space|\w+ heap)"
+    r"|insufficient memory|maximum heap|OutOfMemoryError|without a message",
     re.IGNORECASE,
 )
 _SILENT_END: Final = "its JVM ended without a message"
