@@ -162,12 +162,19 @@ def test_a_caller_with_settings_for_other_work_gets_the_same_environment(
 def test_the_silence_of_a_program_is_heard_and_is_none_of_its_lines(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """The program prints its second line when its silence has been heard."""
     monkeypatch.setattr(children, "QUIET_SECONDS", 0.0001)
-    heard: list[str] = []
+    silence = tmp_path / "silence"
+    program = f"import os\nprint(1, flush=True)\nwhile not os.path.exists({str(silence)!r}): pass\nprint(2)"
+
+    def hear(line: str) -> None:
+        if not line:
+            silence.touch()
+
     with (tmp_path / "lock").open("w") as lock:
         desk = children.Desk(tmp_path, tmp_path / "log", lock)
-        assert desk.run([sys.executable, "-c", "print(1); print(2)"], heard.append) == (0, ["1\n", "2\n"])
-    assert "" in heard
+        assert desk.run([sys.executable, "-c", program], hear) == (0, ["1\n", "2\n"])
+    assert silence.exists()
 
 
 def test_an_environment_that_does_not_hold_its_pins_is_not_finished(tree: Tree) -> None:
