@@ -122,9 +122,9 @@ class Batches:
             say(wanted.refresh)
         starts = {space: each.start for space, each in wanted.ranges.items()}
         ends = {space: each.to for space, each in wanted.ranges.items()}
-        anew = wanted.refresh is not None
+        is_refresh = wanted.refresh is not None
         return self._lake.plan(
-            BatchPlan(_next(last), starts, ends, VERSIONS, refresh=anew, typed=self._typed, alarms=alarms)
+            BatchPlan(_next(last), starts, ends, VERSIONS, refresh=is_refresh, typed=self._typed, alarms=alarms)
         )
 
 
@@ -165,8 +165,8 @@ class _Batch:
         self._last = last
         self._state = _known(lake, plan, last)
         self._floors = dict.fromkeys(plan.to) if not plan.refresh else refreshing.floors(journal, lake, plan, last)
-        anew = plan.refresh and refreshing.nothing_stays(self._floors, last)
-        self._typed = TypedTables(lake, plan, last, self._state, anew=anew)
+        from_scratch = plan.refresh and refreshing.nothing_stays(self._floors, last)
+        self._typed = TypedTables(lake, plan, last, self._state, from_scratch=from_scratch)
         self._seconds: dict[str, float] = {}
         self._parts: dict[str, list[ParquetPart]] = {name: [] for name in schemas.TABLES}
         tables = str(lake.folder.absolute())

@@ -89,12 +89,12 @@ class TypedTables:
     """The typed tables of one batch."""
 
     def __init__(
-        self, lake: Lake, plan: BatchPlan, last: Progress | None, state: Mapping[str, bytes], *, anew: bool
+        self, lake: Lake, plan: BatchPlan, last: Progress | None, state: Mapping[str, bytes], *, from_scratch: bool
     ) -> None:
         """`state` is the state before the batch. If no row stays, all of it is decided again."""
         self._lake = lake
         self._plan = plan
-        self._last = None if anew else last
+        self._last = None if from_scratch else last
         before = remembered(lake, self._last)
         self._asked_before = before.asked
         self._chosen = {each.fingerprint: each for each in before.formats}
